@@ -54,7 +54,8 @@ void IncomingTransfer::start() {
 }
 
 void IncomingTransfer::onTimer() {
-  if (!std::exchange(heard_, false)) return finish(fail("it says nothing"));
+  if (!std::exchange(heard_, false))
+    return finish(fail(hasSoaAlone() ? "it sends its SOA alone" : "it says nothing"));
   if (BootClock::now() - begin_ > kLongest) finish(fail("it takes longer than an hour"));
 }
 
@@ -98,6 +99,7 @@ void IncomingTransfer::onData(std::span<const uint8_t> bytes) {
 void IncomingTransfer::onMessage(std::span<const uint8_t> message) {
   if (const auto good = check(message); !good) return finish(tl::unexpected(good.error()));
   is_first_ = false;
+  heard_ = true;
   if (asked_ == RrType::kSoa) return onSerial(message);
   onZone(message);
 }
@@ -133,9 +135,19 @@ void IncomingTransfer::onZone(std::span<const uint8_t> message) {
   if (reader_.course().isIncremental()) answer_ = Answer::kChanges;
   if (!is_last && answer_ != Answer::kZone) answer_ = Answer::kNoChanges;
   if (!is_last) return finish(tl::unexpected(is_last.error()));
+  if (hasSoaAlone()) {
+    answer_ = Answer::kNoChanges;
+    heard_ = false;
+    timer_.start(kAlone, kSilence);
+  }
   if (!*is_last) return;
   if (verifier_ && !verifier_->isSigned()) return finish(fail("the last message is not signed"));
   finish(reader_.take());
+}
+
+bool IncomingTransfer::hasSoaAlone() const {
+  const auto& course = reader_.course();
+  return asked_ == RrType::kIxfr && !is_first_ && !course.isWhole() && !course.isIncremental();
 }
 
 void IncomingTransfer::onSerial(std::span<const uint8_t> message) {

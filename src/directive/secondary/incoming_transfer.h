@@ -14,6 +14,9 @@ namespace idetcd::directive {
 class IncomingTransfer final : public net::StreamHandler {
  public:
   static constexpr std::chrono::seconds kSilence{15};  // for which the primary may say nothing, up to twice as long once it has begun
+  // With which the SOA alone, in answer to IXFR, is followed by more; else it says that there is more than fits
+  // (RFC 1995 §2: over UDP, but some send it over TCP).
+  static constexpr std::chrono::seconds kAlone{1};
   static constexpr std::chrono::minutes kLongest{60};
 
   struct Question {
@@ -38,7 +41,7 @@ class IncomingTransfer final : public net::StreamHandler {
   enum class Answer {
     kZone,       // whole, or in part
     kChanges,    // to the copy, all of them or in part
-    kNoChanges,  // an error, or none that can be read, where they were asked for
+    kNoChanges,  // an error, the SOA alone, or none that can be read, where they were asked for
     kNone,       // where they were asked for
   };
   Answer answer() const { return answer_; }
@@ -57,6 +60,7 @@ class IncomingTransfer final : public net::StreamHandler {
   void onMessage(std::span<const uint8_t> message);
   void onSerial(std::span<const uint8_t> message);
   void onZone(std::span<const uint8_t> message);
+  bool hasSoaAlone() const;  // in answer to IXFR
   void finish(Result<zones::TransferReader::Messages> result);
   void onTimer();
 

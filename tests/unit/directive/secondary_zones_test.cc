@@ -39,6 +39,7 @@ class Primary final : public net::StreamHandler {
     std::vector<uint8_t> answer(dns::kLengthPrefix + dns::kMaxMessageSize);
     size_t answer_size = writer.next(std::span(answer).subspan(dns::kLengthPrefix));
     if (asks_changes) answer[dns::kLengthPrefix + 3] |= ixfr_rcode;
+    if (asks_changes && sends_soa_alone) dns::store16(&answer[dns::kLengthPrefix + 6], 1);
     if (asks_changes && breaks_off_changes) {
       answer_size = beginChanges(std::span(answer).subspan(dns::kLengthPrefix));
       loop_.post([this] { connections_.pop_back(); });
@@ -58,6 +59,7 @@ class Primary final : public net::StreamHandler {
   uint8_t ixfr_rcode = 0;
   bool closes_at_ixfr = false;
   bool breaks_off_changes = false;
+  bool sends_soa_alone = false;  // to IXFR
   bool in_two = false;  // each answer: the last SOA in a message of its own, without a question
   std::function<void(std::span<uint8_t>)> change{};  // of each answer
 
@@ -188,6 +190,18 @@ TEST_F(SecondaryZonesTest, WithoutChangesThePrimaryIsAskedForAll) {
   const auto zones = follow(primary.address());
   runUntil([&] { return served() != nullptr; });
   publish(primary, 3, *zones);
+  EXPECT_EQ(primary.questions, 5u) << "AXFR; SOA and IXFR, SOA and AXFR";
+  EXPECT_EQ(count("idetcd_secondary_failures_total"), 0);
+}
+
+TEST_F(SecondaryZonesTest, ASoaAloneInPlaceOfChangesLeadsToAllAtOnce) {
+  Primary primary(loop_, zone(1));
+  primary.sends_soa_alone = true;
+  const auto zones = follow(primary.address());
+  runUntil([&] { return served() != nullptr; });
+  const auto begin = BootClock::now();
+  publish(primary, 3, *zones);
+  EXPECT_LT(BootClock::now() - begin, IncomingTransfer::kSilence);
   EXPECT_EQ(primary.questions, 5u) << "AXFR; SOA and IXFR, SOA and AXFR";
   EXPECT_EQ(count("idetcd_secondary_failures_total"), 0);
 }
