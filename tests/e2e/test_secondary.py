@@ -102,6 +102,16 @@ def test_a_signed_copy_that_is_handed_on(nodes, directory):
     assert answers(middle, "www.example.") == ["192.0.2.8"], "the copy goes on"
 
 
+def test_a_copy_goes_on_with_another_primary(nodes, directory, free_port):
+    primary = serving(nodes, directory, "transfer {\n  to *\n }")
+    node = nodes.start(following(primary.port))
+    wait_until(lambda: resolves(node, "www.example.", "192.0.2.1"), SOON, node.logs)
+    write(directory, os.path.basename(node.corefile_path), following(free_port()))
+    node.signal(signal.SIGHUP)
+    node.wait_logged("Reloading complete")
+    assert answers(node, "www.example.") == ["192.0.2.1"]
+
+
 def test_an_unsigned_answer_is_not_taken(nodes, directory):
     primary = serving(nodes, directory, "transfer {\n  to *\n }")
     node = nodes.start(following(primary.port, f"tsig-key {KEY}", more=[f"tsig {{\n  secret {KEY} {SECRET}\n }}"]))

@@ -16,11 +16,11 @@ constexpr std::chrono::seconds kShortest{1};  // refresh and retry
 constexpr std::chrono::hours kLongest{24};
 constexpr uint32_t kJitterPart = 8;
 
-std::string keyOf(const dns::Name& zone, const SecondarySettings& settings) {
-  std::string key = zone.toString();
-  for (const SocketAddress& primary : settings.primaries) key += " " + primary.toString();
-  if (!settings.key.empty()) key += " " + settings.key;
-  return key;
+KeptCopies::Keys keysOf(const dns::Name& zone, const SecondarySettings& settings) {
+  std::string with_primaries = zone.toString();
+  for (const SocketAddress& primary : settings.primaries) with_primaries += " " + primary.toString();
+  if (!settings.key.empty()) with_primaries += " " + settings.key;
+  return {with_primaries, zone.toString() + " of " + settings.block};
 }
 
 // The numbers of a zone's SOA (RFC 1035 §3.3.13).
@@ -43,16 +43,19 @@ struct SoaTimes {
 
 }  // namespace
 
-KeptCopies::Copy KeptCopies::find(const std::string& key) const {
+KeptCopies::Copy KeptCopies::find(const Keys& keys) const {
   const std::lock_guard lock(mutex_);
-  const auto found = copies_.find(key);
-  if (found == copies_.end()) return {};
-  return {found->second.zone.lock(), found->second.confirmed_at};
+  for (const std::string& key : keys) {
+    const auto found = copies_.find(key);
+    if (found == copies_.end()) continue;
+    if (auto zone = found->second.zone.lock()) return {std::move(zone), found->second.confirmed_at};
+  }
+  return {};
 }
 
-void KeptCopies::put(const std::string& key, const Copy& copy) {
+void KeptCopies::put(const Keys& keys, const Copy& copy) {
   const std::lock_guard lock(mutex_);
-  copies_[key] = {copy.zone, copy.confirmed_at};
+  for (const std::string& key : keys) copies_[key] = {copy.zone, copy.confirmed_at};
 }
 
 SecondaryPlaces::Place SecondaryPlaces::enter() {
@@ -73,8 +76,9 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
         key_(settings.key.empty() ? nullptr : context_.key_of(settings.key)),
         counters_(context_.metrics.with("zone", zone.toString())),
         strand_(context_.executor->makeStrand()),
-        kept_(context_.kept.find(keyOf(zone, settings))) {
+        kept_(context_.kept.find(keysOf(zone, settings))) {
     if (!kept_.zone) return;
+    context_.kept.put(keysOf(zone, settings), kept_);
     counters_.serial.set(kept_.zone->serial());
     // The last configuration may have taken it over after putKept().
     context_.set->put({name_, settings_.fallthrough, kept_.zone});
@@ -184,7 +188,7 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
     const bool is_new = zone != kept_.zone || is_expired_;
     is_expired_ = false;
     kept_ = {zone, BootClock::now()};
-    context_.kept.put(keyOf(name_, settings_), kept_);
+    context_.kept.put(keysOf(name_, settings_), kept_);
     if (is_new) context_.set->put({name_, settings_.fallthrough, zone});
     warned_.clear();
     waitFor(SoaTimes(*zone).refresh);
@@ -259,7 +263,7 @@ SecondaryZones::~SecondaryZones() = default;
 
 void SecondaryZones::putKept(const SecondarySettings& settings, const KeptCopies& kept, ZoneSet& set) {
   for (const dns::Name& zone : settings.zones)
-    set.put({zone, settings.fallthrough, kept.find(keyOf(zone, settings)).zone});
+    set.put({zone, settings.fallthrough, kept.find(keysOf(zone, settings)).zone});
 }
 
 void SecondaryZones::onNotify(const dns::Name& zone, const IpAddress& from) {

@@ -36,9 +36,11 @@ class KeptCopies final : public resolve::ProcessState {
 
   explicit KeptCopies(resolve::Process&) {}
 
-  // `key`: of the zone, its primaries and the name of their key.
-  Copy find(const std::string& key) const;
-  void put(const std::string& key, const Copy& copy);
+  // Of a zone: with its primaries and the name of their key, and with its server block. Either may change.
+  using Keys = std::array<std::string, 2>;
+  // The first that is there.
+  Copy find(const Keys& keys) const;
+  void put(const Keys& keys, const Copy& copy);
 
  private:
   struct Kept {
@@ -69,6 +71,7 @@ struct SecondarySettings {
   std::vector<SocketAddress> primaries{};
   std::string key{};                          // with which questions are signed; empty: with none
   std::vector<dns::Name> fallthrough{};       // zones; `fallthrough` without any is the root
+  std::string block{};                        // which one it is: its keys and addresses
 };
 
 class SecondaryZones {

@@ -1,5 +1,6 @@
 // The directive `secondary`: zones that other servers have.
 #include "config/option_table.h"
+#include "directive/bind/settings.h"
 #include "directive/file/zone_handler.h"
 #include "directive/secondary/secondary_zones.h"
 #include "directive/transfer/peer_address.h"
@@ -32,6 +33,14 @@ const config::Options<SecondarySettings>& secondaryOptions() {
        {"tsig-key", "tsig-key NAME", text(&SecondarySettings::key)},
        {"fallthrough", "fallthrough [ZONES...]", zonesOrAll(&SecondarySettings::fallthrough)}}};
   return kOptions;
+}
+
+// Blocks may differ in their addresses alone.
+std::string nameOf(const resolve::Block& block) {
+  std::string name;
+  for (const config::ServerKey& key : block.keys) name += key.text + " ";
+  if (const auto* bind = block.settings<BindSettings>()) name += fmt::format("{}", fmt::join(bind->listen, " "));
+  return name;
 }
 
 // What takes NOTIFY on all loops, and hands it on to the first one. Any thread.
@@ -110,6 +119,7 @@ class SecondaryDirective final : public resolve::Configured<std::vector<Secondar
     process_ = &process;
     keeps_changes_ = areTransferred(block);
     if (const auto* source = block.find<SignatureSource>()) signatures_ = source->signatures();
+    for (SecondarySettings& settings : settings_) settings.block = nameOf(block);
     set_ = std::make_shared<ZoneSet>(process.hash_seed);
     inbox_ = std::make_shared<NotifyInbox>(process.loop, settings_);
     for (const SecondarySettings& settings : settings_) {

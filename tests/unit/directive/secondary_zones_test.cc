@@ -296,7 +296,7 @@ TEST_F(SecondaryZonesTest, AnOlderSerialIsNotTaken) {
   primary.setZone(zone(2));
   const auto asked_at = BootClock::now();
   zones->onNotify(name_, primary.address().ip);
-  runUntil([&] { return kept_.find("example. " + primary.address().toString()).confirmed_at >= asked_at; });
+  runUntil([&] { return kept_.find({"example. " + primary.address().toString()}).confirmed_at >= asked_at; });
   EXPECT_EQ(served()->serial(), 3u);
 }
 
@@ -360,6 +360,29 @@ TEST_F(SecondaryZonesTest, ACopyGoesOnWithAnotherConfiguration) {
   zones.reset();
   zones = follow(primary.address());
   EXPECT_EQ(served(), first);
+}
+
+TEST_F(SecondaryZonesTest, ACopyGoesOnWithOtherPrimariesAndAnotherBlock) {
+  Primary primary(loop_, zone(1));
+  SecondarySettings settings{.zones = {name_}, .primaries = {primary.address()}, .block = "one"};
+  SecondaryZones::putKept(settings, kept_, *set_);
+  auto zones = follow(settings, set_);
+  runUntil([&] { return served() != nullptr; });
+  const auto first = served();
+  const auto kept = [&](const SecondarySettings& next) {
+    const auto set = std::make_shared<ZoneSet>(HashSeed{Message::kSeed});
+    SecondaryZones::putKept(next, kept_, *set);
+    return set->table()->zones().front().zone;
+  };
+  Primary second(loop_, zone(1), "127.0.0.2");
+  settings.primaries = {second.address()};
+  EXPECT_EQ(kept(settings), first);
+  zones.reset();
+  zones = follow(settings, set_);
+  settings.block = "another";
+  EXPECT_EQ(kept(settings), first);
+  settings.key = "key.";
+  EXPECT_EQ(kept(settings), nullptr) << "it may be another zone";
 }
 
 TEST_F(SecondaryZonesTest, ACopyThatComesDuringAReloadIsNotLost) {
