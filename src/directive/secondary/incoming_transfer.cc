@@ -36,7 +36,8 @@ IncomingTransfer::IncomingTransfer(net::EventLoop& loop, SecureRandom& random, s
       question_(std::move(question)),
       done_(std::move(done)),
       connector_(loop),
-      reader_(question_.zone, question_.whole ? std::nullopt : question_.serial),
+      reader_(question_.zone, question_.serial),
+      answer_(question_.type == RrType::kAxfr ? Answer::kZone : Answer::kNone),
       timer_(loop_, [this] { onTimer(); }) {}
 
 // What was not wanted is freed on a thread: there may be millions of messages.
@@ -59,19 +60,16 @@ void IncomingTransfer::onTimer() {
   if (BootClock::now() - begin_ > kLongest) finish(fail("it takes longer than an hour"));
 }
 
-void IncomingTransfer::onConnected() { ask(question_.serial ? RrType::kSoa : RrType::kAxfr); }
+void IncomingTransfer::onConnected() { ask(); }
 
-void IncomingTransfer::ask(RrType type) {
-  asked_ = type;
-  is_first_ = true;
-  if (type == RrType::kIxfr) answer_ = Answer::kNone;
+void IncomingTransfer::ask() {
   id_ = random_.next16();
   std::vector<uint8_t> query(dns::kLengthPrefix + dns::kMaxQuestionSize + 2 * dns::kMaxNameLength + 128);
   const std::span<uint8_t> message = std::span(query).subspan(dns::kLengthPrefix);
   size_t size =
-      dns::writeQuestion(message.data(), 0, question_.zone.wire(), dns::code(type), dns::code(dns::RrClass::kIn));
+      dns::writeQuestion(message.data(), 0, question_.zone.wire(), dns::code(question_.type), dns::code(dns::RrClass::kIn));
   dns::store16(message.data(), id_);
-  if (type == RrType::kIxfr) size = addCopysSoa(message, size, *question_.serial);
+  if (question_.type == RrType::kIxfr) size = addCopysSoa(message, size, *question_.serial);
   if (question_.key != nullptr) {
     tsig::Signer signer(*question_.key);
     size = signer.sign(message, size, secondsNow());
@@ -97,10 +95,11 @@ void IncomingTransfer::onData(std::span<const uint8_t> bytes) {
 }
 
 void IncomingTransfer::onMessage(std::span<const uint8_t> message) {
+  if (question_.type == RrType::kSoa) answer_ = Answer::kSoa;
   if (const auto good = check(message); !good) return finish(tl::unexpected(good.error()));
   is_first_ = false;
   heard_ = true;
-  if (asked_ == RrType::kSoa) return onSerial(message);
+  if (question_.type == RrType::kSoa) return onSerial(message);
   onZone(message);
 }
 
@@ -116,7 +115,7 @@ Result<void> IncomingTransfer::check(std::span<const uint8_t> message) {
   // Only those behind the first one may be without it (RFC 5936 §2.2.1).
   const bool may_lack_question = !is_first_ && header.questions() == 0;
   if (!may_lack_question && !hasQuestion(message)) return fail("a message answers another question");
-  if (asked_ == RrType::kSoa && (header.flags() & dns::kFlagAa) == 0) return fail("its answer is not authoritative");
+  if (question_.type == RrType::kSoa && (header.flags() & dns::kFlagAa) == 0) return fail("its answer is not authoritative");
   return verifier_ ? verifier_->verify(message, tsig::findRecord(message), secondsNow()) : Result<void>();
 }
 
@@ -125,7 +124,7 @@ bool IncomingTransfer::hasQuestion(std::span<const uint8_t> message) const {
   dns::ExpandedName name;
   const size_t end = dns::expandName(message, dns::kHeaderSize, name);
   return end != 0 && message.size() - end >= 4 && dns::sameName(name.span(), question_.zone.wire()) &&
-         dns::isType(dns::load16(&message[end]), asked_) &&
+         dns::isType(dns::load16(&message[end]), question_.type) &&
          dns::load16(&message[end + 2]) == dns::code(dns::RrClass::kIn);
 }
 
@@ -147,14 +146,14 @@ void IncomingTransfer::onZone(std::span<const uint8_t> message) {
 
 bool IncomingTransfer::hasSoaAlone() const {
   const auto& course = reader_.course();
-  return asked_ == RrType::kIxfr && !is_first_ && !course.isWhole() && !course.isIncremental();
+  return question_.type == RrType::kIxfr && !is_first_ && !course.isWhole() && !course.isIncremental();
 }
 
 void IncomingTransfer::onSerial(std::span<const uint8_t> message) {
   const auto serial = zones::readSerial(message, question_.zone);
   if (!serial) return finish(fail("it answers without the zone's SOA"));
-  if (!zones::isLaterSerial(*serial, *question_.serial)) return finish(zones::TransferReader::Messages());
-  ask(question_.whole ? RrType::kAxfr : RrType::kIxfr);
+  serial_ = *serial;
+  finish(zones::TransferReader::Messages());
 }
 
 // Later, since whoever hears of it may destroy this.

@@ -1,5 +1,5 @@
-// Asks one primary for a zone over TCP: first for its SOA, if there is a copy already, then, if the serial is a later one, for
-// the changes since then (IXFR), or for all of it (AXFR). Its end is reported once, when it begins to close; nothing after that. On its loop's thread.
+// Asks one primary over TCP for a zone's serial (SOA), for the changes since a serial (IXFR), or for all of the zone (AXFR).
+// Its end is reported once, when it begins to close; nothing after that. On its loop's thread.
 #pragma once
 
 #include "base/clock.h"
@@ -21,12 +21,12 @@ class IncomingTransfer final : public net::StreamHandler {
 
   struct Question {
     dns::Name zone;
-    std::optional<uint32_t> serial{};  // of the copy
-    bool whole = false;                // without changes to the copy
+    dns::RrType type = dns::RrType::kSoa;  // or kIxfr, kAxfr
+    std::optional<uint32_t> serial{};      // of the copy; for IXFR only
     SocketAddress primary;
     const tsig::Key* key = nullptr;  // null: neither is signed
   };
-  // The messages of the zone; empty: the copy is as new as the primary's. The error is for the log.
+  // The messages of the zone; none of a SOA. The error is for the log.
   using Done = std::function<void(Result<zones::TransferReader::Messages>)>;
 
   IncomingTransfer(net::EventLoop& loop, SecureRandom& random, std::shared_ptr<Executor> executor, Question question,
@@ -37,14 +37,17 @@ class IncomingTransfer final : public net::StreamHandler {
 
   // Calls done() at once where nothing can be tried.
   void start();
-  // To the last question, when done() is called.
+  // When done() is called.
   enum class Answer {
-    kZone,       // whole, or in part
+    kZone,       // whole, or in part; where all of it was asked for, also none
     kChanges,    // to the copy, all of them or in part
-    kNoChanges,  // an error, the SOA alone, or none that can be read, where they were asked for
-    kNone,       // where they were asked for
+    kNoChanges,  // an error, the SOA alone, or none that can be read, where changes were asked for
+    kSoa,        // any, where the serial was asked for
+    kNone,       // where the serial or changes were asked for
   };
   Answer answer() const { return answer_; }
+  dns::RrType type() const { return question_.type; }
+  uint32_t serial() const { return serial_; }  // of the primary, where it was asked for
 
   void onConnected() override;
   void onData(std::span<const uint8_t> bytes) override;
@@ -53,7 +56,7 @@ class IncomingTransfer final : public net::StreamHandler {
   void onError() override { finish(fail(connection_->failure())); }
 
  private:
-  void ask(dns::RrType type);
+  void ask();
   // Why it is not to be believed. The error is for the log.
   Result<void> check(std::span<const uint8_t> message);
   bool hasQuestion(std::span<const uint8_t> message) const;
@@ -73,10 +76,10 @@ class IncomingTransfer final : public net::StreamHandler {
   std::unique_ptr<net::TcpConnection> connection_;
   zones::TransferReader reader_;
   std::optional<tsig::Verifier> verifier_;
-  dns::RrType asked_{};
-  Answer answer_ = Answer::kZone;
+  Answer answer_;
+  uint32_t serial_ = 0;
   uint16_t id_ = 0;
-  bool is_first_ = true;  // the next message to the last question
+  bool is_first_ = true;  // the next message
   std::vector<uint8_t> input_;
   bool heard_ = false;  // since the timer's last expiry
   BootClock::time_point begin_ = BootClock::now();

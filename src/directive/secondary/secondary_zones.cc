@@ -58,18 +58,43 @@ void KeptCopies::put(const Keys& keys, const Copy& copy) {
   for (const std::string& key : keys) copies_[key] = {copy.zone, copy.confirmed_at};
 }
 
-SecondaryPlaces::Place SecondaryPlaces::enter() {
-  if (count_->fetch_add(1, std::memory_order_relaxed) >= kMost) {
-    count_->fetch_sub(1, std::memory_order_relaxed);
-    return nullptr;
-  }
-  return {count_.get(), [count = count_](const void*) { count->fetch_sub(1, std::memory_order_relaxed); }};
+SecondaryPlaces::Place SecondaryPlaces::place(size_t& count, size_t most) {
+  const std::lock_guard lock(state_->mutex);
+  if (count >= most) return nullptr;
+  ++count;
+  return {&count, [state = state_, &count](const void*) {
+            const std::lock_guard free(state->mutex);
+            --count;
+          }};
+}
+
+SecondaryPlaces::Place SecondaryPlaces::enterTransfer() { return place(state_->transfers, kMost); }
+
+// References into the map stay: nothing is erased.
+SecondaryPlaces::Place SecondaryPlaces::enter(const SocketAddress& primary) {
+  std::unique_lock lock(state_->mutex);
+  size_t& asked = state_->primaries[primary].asked;
+  lock.unlock();
+  return place(asked, kOfPrimary);
+}
+
+void SecondaryPlaces::note(const SocketAddress& primary, bool answers) {
+  const std::lock_guard lock(state_->mutex);
+  state_->primaries[primary].silent_since = answers ? std::nullopt : std::optional(BootClock::now());
+}
+
+bool SecondaryPlaces::isSilent(const SocketAddress& primary) const {
+  const std::lock_guard lock(state_->mutex);
+  const auto found = state_->primaries.find(primary);
+  if (found == state_->primaries.end() || !found->second.silent_since) return false;
+  return found->second.asked > 0 || BootClock::now() - *found->second.silent_since < kSilent;
 }
 
 class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones::Copy> {
  public:
   Copy(SecondaryZones& all, const dns::Name& zone, const SecondarySettings& settings)
-      : context_(all.context_),
+      : all_(all),
+        context_(all.context_),
         random_(all.random_),
         name_(zone),
         settings_(settings),
@@ -87,23 +112,34 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
   const dns::Name& name() const { return name_; }
   bool isRunning() const { return is_building_ || transfer_ != nullptr; }
   bool isDue(BootClock::time_point now) const { return !isRunning() && now >= next_; }
-  BootClock::time_point dueAt() const { return next_; }
+  // Of those that are due, the least is next.
+  auto rank() const { return std::pair(!is_urgent_, next_); }
 
   void onNotify(const IpAddress& from) {
     const auto is_from = [&from](const SocketAddress& primary) { return primary.ip.unmapped() == from.unmapped(); };
     const auto primary = std::ranges::find_if(settings_.primaries, is_from);
     if (primary == settings_.primaries.end()) return;
-    first_ = static_cast<size_t>(primary - settings_.primaries.begin());
+    notified_by_ = static_cast<size_t>(primary - settings_.primaries.begin());
+    is_urgent_ = true;
     next_ = std::min(next_, begun_at_ + kNotifiedWait);
-    again_ = isRunning();
   }
 
-  void begin(SecondaryPlaces::Place place) {
-    place_ = std::move(place);
+  // Whom the next turn asks, and whether for the zone itself, not for its serial. REQUIRES: isDue().
+  const SocketAddress& choosePrimary() {
+    if (!is_newer_) primary_ = nextPrimary();
+    return primary();
+  }
+  bool wantsTransfer() const { return is_newer_; }
+
+  // `transfer_place`: null unless it wantsTransfer().
+  void begin(SecondaryPlaces::Place primary_place, SecondaryPlaces::Place transfer_place) {
+    primary_place_ = std::move(primary_place);
+    transfer_place_ = std::move(transfer_place);
+    if (std::exchange(is_newer_, false)) return askForZone();
     begun_at_ = BootClock::now();
-    primary_ = std::exchange(first_, 0);
-    asked_ = 0;
-    askNext();
+    asked_[primary_] = true;
+    if (notified_by_ == primary_) notified_by_.reset();
+    ask(dns::RrType::kSoa);
   }
 
   void checkExpiry(BootClock::time_point now) {
@@ -130,32 +166,51 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
     return freedOn<const zones::Zone>(executor, std::move(*zone));
   }
 
-  void askNext() {
-    ++asked_;
-    changes_unanswered_ = false;
-    ask(BootClock::now() < whole_until_[primary_]);
+  // Of those that have not been asked yet: who has notified, then who is not silent. REQUIRES: there is one.
+  size_t nextPrimary() const {
+    if (notified_by_ && !asked_[*notified_by_]) return *notified_by_;
+    std::optional<size_t> silent;
+    for (size_t i = 0; i < asked_.size(); ++i) {
+      if (asked_[i]) continue;
+      if (!context_.places.isSilent(settings_.primaries[i])) return i;
+      if (!silent) silent = i;
+    }
+    return *silent;
   }
 
-  // `whole`: not for the changes since the copy.
-  void ask(bool whole) {
+  void askForZone() {
+    changes_unanswered_ = false;
+    const bool whole = !kept_.zone || BootClock::now() < whole_until_[primary_];
+    ask(whole ? dns::RrType::kAxfr : dns::RrType::kIxfr);
+  }
+
+  void ask(dns::RrType type) {
     std::optional<uint32_t> serial;
-    if (kept_.zone) serial = kept_.zone->serial();
+    if (type == dns::RrType::kIxfr) serial = kept_.zone->serial();
     transfer_ = std::make_unique<IncomingTransfer>(
-        context_.loop, random_, context_.executor, IncomingTransfer::Question{name_, serial, whole, primary(), key_},
+        context_.loop, random_, context_.executor, IncomingTransfer::Question{name_, type, serial, primary(), key_},
         [weak = weak_from_this()](Result<zones::TransferReader::Messages> result) {
-          if (const auto copy = weak.lock()) copy->onTransferred(std::move(result));
+          if (const auto copy = weak.lock()) copy->onAnswer(std::move(result));
         });
     transfer_->start();
   }
 
-  void onTransferred(Result<zones::TransferReader::Messages> result) {
+  void onAnswer(Result<zones::TransferReader::Messages> result) {
+    const auto transfer = std::exchange(transfer_, nullptr);
+    if (transfer->type() != dns::RrType::kSoa) return onTransferred(transfer->answer(), std::move(result));
+    context_.places.note(primary(), transfer->answer() != IncomingTransfer::Answer::kNone);
+    if (!result) return onFailed(result.error().message);
+    if (kept_.zone && !zones::isLaterSerial(transfer->serial(), kept_.zone->serial())) return onConfirmed(kept_.zone);
+    is_newer_ = true;
+    leave();
+  }
+
+  void onTransferred(IncomingTransfer::Answer answer, Result<zones::TransferReader::Messages> result) {
     using Answer = IncomingTransfer::Answer;
-    const Answer answer = std::exchange(transfer_, nullptr)->answer();
     if (answer == Answer::kNone) changes_unanswered_ = true;
     if (!result && (answer == Answer::kNone || answer == Answer::kNoChanges)) return askForAll(result.error().message);
     if (!result && answer == Answer::kChanges) whole_until_[primary_] = BootClock::time_point::max();  // they broke off
     if (!result) return onFailed(result.error().message);
-    if (result->empty()) return onConfirmed(kept_.zone);
     const auto changed = answer == Answer::kChanges ? kept_.zone : nullptr;
     const auto before = context_.keeps_changes ? kept_.zone : nullptr;
     is_building_ = true;
@@ -197,7 +252,7 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
   // A primary that has not the changes, or others than fit, has the zone.
   void askForAll(const std::string& why) {
     context_.log.info("{} is asked for as a whole, from {}: {}", name_.toString(), primary().toString(), why);
-    ask(true);
+    ask(dns::RrType::kAxfr);
   }
 
   // After the zone has come into use. Who has not answered for changes, but has the zone, is not waited for at each serial.
@@ -210,8 +265,7 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
   void onFailed(const std::string& why) {
     if (warned_.insert(why + " from " + primary().toString()).second)
       context_.log.warning("{} cannot be had from {}: {}", name_.toString(), primary().toString(), why);
-    primary_ = (primary_ + 1) % settings_.primaries.size();
-    if (asked_ < settings_.primaries.size()) return askNext();
+    if (std::ranges::find(asked_, false) != asked_.end()) return leave();
     counters_.failures.add();
     if (kept_.zone) return waitFor(SoaTimes(*kept_.zone).retry);
     waitFor(wait_);
@@ -220,12 +274,21 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
 
   // A little less, so that not all zones are asked for at once.
   void waitFor(std::chrono::seconds time) {
-    place_.reset();
     const auto longest = std::chrono::duration_cast<std::chrono::milliseconds>(time);
     const std::chrono::milliseconds less(random_.below(static_cast<uint32_t>(longest.count()) / kJitterPart + 1));
-    next_ = std::exchange(again_, false) ? begun_at_ + kNotifiedWait : BootClock::now() + longest - less;
+    is_urgent_ = notified_by_.has_value();
+    next_ = is_urgent_ ? begun_at_ + kNotifiedWait : BootClock::now() + longest - less;
+    asked_.assign(asked_.size(), false);
+    leave();
   }
 
+  void leave() {
+    primary_place_.reset();
+    transfer_place_.reset();
+    all_.lookSoon();
+  }
+
+  SecondaryZones& all_;
   const Context& context_;
   SecureRandom& random_;
   const dns::Name name_;
@@ -234,17 +297,19 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
   SecondaryCounters counters_;
   const std::shared_ptr<Executor::Strand> strand_;
   KeptCopies::Copy kept_;
-  size_t first_ = 0;    // the primary that is asked first the next time: the one that has notified
-  size_t primary_ = 0;  // that is asked
-  size_t asked_ = 0;    // primaries, since begin()
-  BootClock::time_point begun_at_{};
-  SecondaryPlaces::Place place_;  // null: it waits
+  std::optional<size_t> notified_by_{};  // the primary, until it is asked
+  bool is_urgent_ = false;               // a primary has notified, and the zone has not been asked for to the end
+  size_t primary_ = 0;                   // that is asked
+  std::vector<bool> asked_ = std::vector<bool>(settings_.primaries.size());  // since the last waitFor()
+  bool is_newer_ = false;                // the zone of the primary: it is to be transferred
+  BootClock::time_point begun_at_{};     // the last question for the serial
+  SecondaryPlaces::Place primary_place_;
+  SecondaryPlaces::Place transfer_place_;
   std::unique_ptr<IncomingTransfer> transfer_;
   bool changes_unanswered_ = false;  // by the primary that is asked
   // Of each primary: so long it is asked for the zone, not for changes; the end of time: until it has sent the zone.
   std::vector<BootClock::time_point> whole_until_ = std::vector<BootClock::time_point>(settings_.primaries.size());
   bool is_building_ = false;
-  bool again_ = false;       // it was notified meanwhile
   bool is_expired_ = false;  // and answered with SERVFAIL
   std::set<std::string> warned_;
   std::chrono::seconds wait_ = kFirstWait;
@@ -273,18 +338,25 @@ void SecondaryZones::onNotify(const dns::Name& zone, const IpAddress& from) {
 }
 
 void SecondaryZones::onTimer() {
+  is_soon_ = false;
   const auto now = BootClock::now();
   std::vector<Copy*> due;
   for (const auto& copy : copies_) {
     copy->checkExpiry(now);
     if (copy->isDue(now)) due.push_back(copy.get());
   }
-  std::ranges::sort(due, {}, &Copy::dueAt);
+  std::ranges::sort(due, {}, &Copy::rank);
   for (Copy* copy : due) {
-    auto place = context_.places.enter();
-    if (!place) return;
-    copy->begin(std::move(place));
+    auto primary_place = context_.places.enter(copy->choosePrimary());
+    if (!primary_place) continue;
+    auto transfer_place = copy->wantsTransfer() ? context_.places.enterTransfer() : nullptr;
+    if (copy->wantsTransfer() && !transfer_place) continue;
+    copy->begin(std::move(primary_place), std::move(transfer_place));
   }
+}
+
+void SecondaryZones::lookSoon() {
+  if (!std::exchange(is_soon_, true)) timer_.start(kSoon, kTick);
 }
 
 }  // namespace idetcd::directive

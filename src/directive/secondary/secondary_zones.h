@@ -4,8 +4,10 @@
 //   copy                its serial is asked for after `refresh`, or after `retry` where no primary has answered
 //   older than `expire` SERVFAIL; not before it was asked for again
 //
-// Of the zones that wait for a place, the one that has waited longest is next. The primaries are asked one after the other,
-// until one answers. A zone that cannot be used leaves the copy as it is. On its loop's thread, but onNotify().
+// A zone is asked for in turns: a primary's serial, with a place of this primary; then, if it is a later one, the zone itself,
+// with a place of all transfers besides. So silent primaries hold no place but their own. Of the zones that wait, those of
+// which a primary has notified come first, then the one that has waited longest. The primaries are asked one after the other,
+// until one answers. A zone that cannot be used leaves the copy as it is. On its loop's thread, but putKept().
 #pragma once
 
 #include "base/executor.h"
@@ -51,19 +53,39 @@ class KeptCopies final : public resolve::ProcessState {
   std::map<std::string, Kept> copies_;
 };
 
-// For the transfers that are under way in this process, until their zones are built. Any thread.
+// For the questions and transfers that are under way in this process, until their zones are built; and which primaries are
+// silent. Any thread.
 class SecondaryPlaces final : public resolve::ProcessState {
  public:
-  static constexpr size_t kMost = 10;
+  static constexpr size_t kMost = 10;               // transfers
+  static constexpr size_t kOfPrimary = 3;           // zones that one is asked for
+  static constexpr std::chrono::minutes kSilent{1};
   explicit SecondaryPlaces(resolve::Process&) {}
 
   // Counts for as long as it lives.
   using Place = std::shared_ptr<const void>;
-  // Null: there are kMost.
-  Place enter();
+  // Null: there are as many as may be.
+  Place enterTransfer();
+  Place enter(const SocketAddress& primary);
+
+  void note(const SocketAddress& primary, bool answers);
+  // It has not answered the last time: less than kSilent ago, or it is being asked again.
+  bool isSilent(const SocketAddress& primary) const;
 
  private:
-  const std::shared_ptr<std::atomic<size_t>> count_ = std::make_shared<std::atomic<size_t>>(0);
+  struct Primary {
+    size_t asked = 0;
+    std::optional<BootClock::time_point> silent_since{};
+  };
+  struct State {
+    std::mutex mutex;  // guards all
+    size_t transfers = 0;
+    std::map<SocketAddress, Primary> primaries;
+  };
+
+  Place place(size_t& count, size_t most);
+
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 struct SecondarySettings {
@@ -77,6 +99,7 @@ struct SecondarySettings {
 class SecondaryZones {
  public:
   static constexpr std::chrono::milliseconds kTick{100};
+  static constexpr std::chrono::milliseconds kSoon{20};  // after a place has become free
 
   struct Context {
     net::EventLoop& loop;
@@ -107,10 +130,12 @@ class SecondaryZones {
   class Copy;
 
   void onTimer();
+  void lookSoon();
 
   const Context context_;
   SecureRandom random_;
   std::vector<std::shared_ptr<Copy>> copies_;
+  bool is_soon_ = false;  // the timer's next expiry
   net::Timer timer_;
 };
 

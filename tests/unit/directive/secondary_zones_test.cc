@@ -33,6 +33,7 @@ class Primary final : public net::StreamHandler {
     message.resize(dns::kMaxMessageSize);
     dns::Query query;
     dns::parseQuery(message.data(), size, Message::kSeed, query);
+    names.push_back(dns::Name::fromWire(query.name()));
     const bool asks_changes = dns::isType(query.qtype, dns::RrType::kIxfr);
     if (asks_changes && closes_at_ixfr) return loop_.post([this] { connections_.pop_back(); });
     zones::TransferWriter writer(query, 0, zones::makeCopy(zone_));
@@ -56,6 +57,7 @@ class Primary final : public net::StreamHandler {
   void onError() override {}
 
   size_t questions = 0;  // that were answered
+  std::vector<dns::Name> names;  // of all questions
   uint8_t ixfr_rcode = 0;
   bool closes_at_ixfr = false;
   bool breaks_off_changes = false;
@@ -114,12 +116,15 @@ class SecondaryZonesTest : public testing::Test {
     return follow(settings, set_);
   }
   std::unique_ptr<SecondaryZones> follow(const SecondarySettings& settings, const std::shared_ptr<ZoneSet>& set) {
+    return follow(std::vector{settings}, set);
+  }
+  std::unique_ptr<SecondaryZones> follow(const std::vector<SecondarySettings>& settings, const std::shared_ptr<ZoneSet>& set) {
     return std::make_unique<SecondaryZones>(
         SecondaryZones::Context{.loop = loop_, .set = set, .kept = kept_, .places = places_, .executor = executor_, .log = Logger(), .metrics = registry_.scope(),
                                 .keeps_changes = keeps_changes_},
-        std::vector{settings});
+        settings);
   }
-  std::shared_ptr<const zones::Zone> served() const { return set_->table()->zones().front().zone; }
+  std::shared_ptr<const zones::Zone> served() const { return set_->table()->find(name_.wire())->zone; }
   static std::shared_ptr<const zones::Zone> zone(uint32_t serial, int retry_seconds = 3600) {
     auto made = zones::parseZone(fmt::format("$TTL 1\n@ SOA ns m {} 3600 {} 3600 1\n@ NS ns\n", serial, retry_seconds));
     EXPECT_TRUE(made);
@@ -142,11 +147,11 @@ class SecondaryZonesTest : public testing::Test {
     EXPECT_TRUE(condition());
   }
 
-  // The end of a transfer to a copy with this serial.
-  Result<zones::TransferReader::Messages> asked(const SocketAddress& primary, uint32_t serial) {
+  // What comes of the question for the serial.
+  Result<zones::TransferReader::Messages> asked(const SocketAddress& primary) {
     std::optional<Result<zones::TransferReader::Messages>> result;
     SecureRandom random;
-    IncomingTransfer transfer(loop_, random, executor_, {.zone = name_, .serial = serial, .primary = primary},
+    IncomingTransfer transfer(loop_, random, executor_, {.zone = name_, .primary = primary},
                               [&](auto got) { result = std::move(got); });
     transfer.start();
     runUntil([&] { return result.has_value(); });
@@ -190,7 +195,7 @@ TEST_F(SecondaryZonesTest, WithoutChangesThePrimaryIsAskedForAll) {
   const auto zones = follow(primary.address());
   runUntil([&] { return served() != nullptr; });
   publish(primary, 3, *zones);
-  EXPECT_EQ(primary.questions, 5u) << "AXFR; SOA and IXFR, SOA and AXFR";
+  EXPECT_EQ(primary.questions, 5u) << "SOA and AXFR; SOA, IXFR and AXFR";
   EXPECT_EQ(count("idetcd_secondary_failures_total"), 0);
 }
 
@@ -202,7 +207,7 @@ TEST_F(SecondaryZonesTest, ASoaAloneInPlaceOfChangesLeadsToAllAtOnce) {
   const auto begin = BootClock::now();
   publish(primary, 3, *zones);
   EXPECT_LT(BootClock::now() - begin, IncomingTransfer::kSilence);
-  EXPECT_EQ(primary.questions, 5u) << "AXFR; SOA and IXFR, SOA and AXFR";
+  EXPECT_EQ(primary.questions, 5u) << "SOA and AXFR; SOA, IXFR and AXFR";
   EXPECT_EQ(count("idetcd_secondary_failures_total"), 0);
 }
 
@@ -213,7 +218,7 @@ TEST_F(SecondaryZonesTest, APrimaryThatBreaksOffInChangesIsAskedForAllTheNextTim
   const auto zones = follow(primary.address());
   runUntil([&] { return served() != nullptr; });
   publish(primary, 3, *zones);
-  EXPECT_EQ(primary.questions, 5u) << "AXFR; SOA and IXFR; SOA and AXFR";
+  EXPECT_EQ(primary.questions, 6u) << "SOA and AXFR; SOA and IXFR; SOA and AXFR";
   EXPECT_EQ(count("idetcd_secondary_failures_total"), 1);
 }
 
@@ -223,7 +228,7 @@ TEST_F(SecondaryZonesTest, APrimaryThatDoesNotAnswerForChangesIsNotAskedForThemA
   const auto zones = follow(primary.address());
   runUntil([&] { return served() != nullptr; });
   for (const uint32_t serial : {2, 3}) publish(primary, serial, *zones);
-  EXPECT_EQ(primary.questions, 6u) << "AXFR; SOA, then SOA and AXFR; SOA and AXFR";
+  EXPECT_EQ(primary.questions, 6u) << "three times SOA and AXFR";
   EXPECT_EQ(count("idetcd_secondary_failures_total"), 0);
 }
 
@@ -233,7 +238,7 @@ TEST_F(SecondaryZonesTest, HoweverManyNotifyItThereIsOneQuestionASecond) {
   const auto zones = follow(primary.address());
   runUntil([&] {
     zones->onNotify(name_, primary.address().ip);
-    return primary.questions >= 4;
+    return primary.questions >= 5;  // SOA and AXFR, and three of the serial
   });
   EXPECT_GE(BootClock::now() - begin, 3s);
 }
@@ -248,7 +253,7 @@ TEST_F(SecondaryZonesTest, ThePrimaryThatNotifiesIsAskedFirst) {
   EXPECT_EQ(served()->serial(), 1u);
   zones->onNotify(name_, second.address().ip);
   runUntil([&] { return served()->serial() == 2; });
-  EXPECT_EQ(first.questions, 1u);
+  EXPECT_EQ(first.questions, 2u);
 }
 
 TEST_F(SecondaryZonesTest, ACopyDoesNotExpireBeforeItIsAskedForAgain) {
@@ -261,7 +266,7 @@ TEST_F(SecondaryZonesTest, ACopyDoesNotExpireBeforeItIsAskedForAgain) {
   bool has_expired = false;
   runUntil([&] {
     has_expired = has_expired || served() == nullptr;
-    return primary.questions >= 2;
+    return primary.questions >= 3;
   });
   EXPECT_FALSE(has_expired);
   EXPECT_GE(BootClock::now() - begin, 1s) << "else it was asked for since it had expired";
@@ -270,15 +275,90 @@ TEST_F(SecondaryZonesTest, ACopyDoesNotExpireBeforeItIsAskedForAgain) {
 TEST_F(SecondaryZonesTest, AZoneWaitsForAPlaceOfTheProcess) {
   Primary primary(loop_, zone(1));
   std::vector<SecondaryPlaces::Place> others;
-  for (size_t i = 0; i < SecondaryPlaces::kMost; ++i) others.push_back(places_.enter());
-  EXPECT_EQ(places_.enter(), nullptr);
+  for (size_t i = 0; i < SecondaryPlaces::kMost; ++i) others.push_back(places_.enterTransfer());
+  EXPECT_EQ(places_.enterTransfer(), nullptr);
   const auto zones = follow(primary.address());
   int looks = 0;
   runUntil([&] { return ++looks >= 30; });
-  EXPECT_EQ(primary.questions, 0u);
+  EXPECT_EQ(primary.questions, 1u) << "its serial";
   others.pop_back();
   runUntil([&] { return served() != nullptr; });
-  EXPECT_NE(places_.enter(), nullptr) << "it is given back";
+  EXPECT_NE(places_.enterTransfer(), nullptr) << "it is given back";
+}
+
+TEST_F(SecondaryZonesTest, APrimaryHasPlacesOfItsOwn) {
+  const SocketAddress one = net::test::address("127.0.0.1", 53);
+  std::vector<SecondaryPlaces::Place> places;
+  for (size_t i = 0; i < SecondaryPlaces::kOfPrimary; ++i) places.push_back(places_.enter(one));
+  EXPECT_NE(places.back(), nullptr);
+  EXPECT_EQ(places_.enter(one), nullptr);
+  EXPECT_NE(places_.enter(net::test::address("127.0.0.2", 53)), nullptr);
+  places.pop_back();
+  EXPECT_NE(places_.enter(one), nullptr);
+}
+
+TEST_F(SecondaryZonesTest, SilentPrimariesHoldUpNoneButTheirOwnZones) {
+  std::vector<std::unique_ptr<net::TcpConnection>> connections;
+  const auto silent = [&](const char* ip) {
+    return net::TcpListener::listen(loop_, net::test::address(ip, 0), false, [&](auto connection) {
+             connections.push_back(std::move(connection));
+           }).value();
+  };
+  std::vector<SecondarySettings> settings;
+  std::vector<std::unique_ptr<net::TcpListener>> listeners;
+  for (int i = 0; i < 6; ++i) {
+    listeners.push_back(silent(fmt::format("127.0.0.{}", i + 2).c_str()));
+    settings.push_back({.primaries = {listeners.back()->localAddress()}});
+    for (int k = 0; k < 10; ++k) settings.back().zones.push_back(dns::Name::parse(fmt::format("z{}.s{}.", k, i)).value());
+  }
+  Primary primary(loop_, zone(1));
+  settings.push_back({.zones = {name_}, .primaries = {primary.address()}});
+  for (const auto& one : settings) SecondaryZones::putKept(one, kept_, *set_);
+  const auto begin = BootClock::now();
+  const auto zones = follow(settings, set_);
+  runUntil([&] { return served() != nullptr; });
+  ASSERT_NE(served(), nullptr);
+  publish(primary, 2, *zones);
+  EXPECT_LT(BootClock::now() - begin, IncomingTransfer::kSilence) << "no silent one has been given up yet";
+  EXPECT_EQ(connections.size(), listeners.size() * SecondaryPlaces::kOfPrimary);
+}
+
+TEST_F(SecondaryZonesTest, ASilentPrimaryIsAskedAfterTheOthers) {
+  Primary first(loop_, zone(1));
+  Primary second(loop_, zone(1), "127.0.0.2");
+  places_.note(first.address(), false);
+  const SecondarySettings settings{.zones = {name_}, .primaries = {first.address(), second.address()}};
+  SecondaryZones::putKept(settings, kept_, *set_);
+  const auto zones = follow(settings, set_);
+  runUntil([&] { return served() != nullptr; });
+  EXPECT_EQ(first.questions, 0u);
+  first.setZone(zone(2));
+  zones->onNotify(name_, first.address().ip);
+  runUntil([&] { return served()->serial() == 2; });
+  EXPECT_FALSE(places_.isSilent(first.address())) << "it has answered";
+}
+
+TEST_F(SecondaryZonesTest, APrimaryThatCannotBeReachedIsSilent) {
+  auto primary = std::make_unique<Primary>(loop_, zone(1));
+  const SocketAddress address = primary->address();
+  primary.reset();
+  const auto zones = follow(address);
+  EXPECT_FALSE(places_.isSilent(address));
+  runUntil([&] { return places_.isSilent(address); });
+}
+
+TEST_F(SecondaryZonesTest, ANotifiedZoneIsNext) {
+  Primary primary(loop_, zone(1));
+  std::vector<SecondaryPlaces::Place> others;
+  for (size_t i = 0; i < SecondaryPlaces::kOfPrimary; ++i) others.push_back(places_.enter(primary.address()));
+  const dns::Name other = dns::Name::parse("other.").value();
+  const SecondarySettings settings{.zones = {other, name_}, .primaries = {primary.address()}};
+  SecondaryZones::putKept(settings, kept_, *set_);
+  const auto zones = follow(settings, set_);
+  zones->onNotify(name_, primary.address().ip);
+  others.pop_back();
+  runUntil([&] { return primary.questions >= 1; });
+  EXPECT_EQ(primary.names.front(), name_);
 }
 
 TEST_F(SecondaryZonesTest, WithoutAThreadItIsAFailure) {
@@ -286,7 +366,7 @@ TEST_F(SecondaryZonesTest, WithoutAThreadItIsAFailure) {
   executor_->finish(60s);
   const auto zones = follow(primary.address());
   runUntil([&] { return count("idetcd_secondary_failures_total") >= 1; });
-  EXPECT_EQ(primary.questions, 1u);
+  EXPECT_EQ(primary.questions, 2u);
 }
 
 TEST_F(SecondaryZonesTest, AnOlderSerialIsNotTaken) {
@@ -315,7 +395,7 @@ TEST_F(SecondaryZonesTest, WhatDoesNotAnswerTheQuestionIsNotBelieved) {
       answer[index] = value;
       dns::store16(&answer[6], 1);  // the last SOA is left out
     };
-    const auto result = asked(primary.address(), 1);
+    const auto result = asked(primary.address());
     return result ? "" : result.error().message;
   };
   const size_t type = dns::kHeaderSize + name_.size();
@@ -329,7 +409,7 @@ TEST_F(SecondaryZonesTest, WhatDoesNotAnswerTheQuestionIsNotBelieved) {
   EXPECT_EQ(failure(type + 3, 3), "a message answers another question") << "CH";
   EXPECT_EQ(failure(answered + 5, 3), "it answers without the zone's SOA") << "CH";
   primary.change = nullptr;
-  EXPECT_TRUE(asked(primary.address(), 1));
+  EXPECT_TRUE(asked(primary.address()));
 }
 
 TEST_F(SecondaryZonesTest, CountsFailuresAndAsksAgain) {
