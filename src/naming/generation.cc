@@ -47,6 +47,13 @@ void Generation::goOnFrom(int64_t generation) {
   changed_.set();
 }
 
+void Generation::readAgain() {
+  if (reads_ != Reads::kNone) return;
+  reads_ = Reads::kSecond;
+  read_at_ = context_.now();
+  changed_.set();
+}
+
 // --- mirror ---
 
 void Generation::beginSnapshot(bool revisions_restarted) {

@@ -8,8 +8,8 @@
 //   /idetcd/generation/<pattern>    "REVISION OFFSET": of the last change that was noted, without a lease
 //
 // The node with the lowest ID notes it, a moment later, so that several changes are one write; the next two do so if it does
-// not, and where no node holds a name, any. A node reads the key when it has read the names, and once more some seconds
-// after that. Until the first of these reads the generation is not known.
+// not, and where no node holds a name, any. A node reads the key when it has read the names, once more some seconds after
+// that, and with each comparison of the names. Until the first of these reads the generation is not known.
 //
 // Where the store was set back, a node that notes and has seen a higher generation sets the offset, which is added to
 // revisions; any that has seen one, if none of these does. So the generation goes on rising if one of those nodes lives. It
@@ -49,6 +49,8 @@ class Generation {
   int64_t ofClaim(int64_t revision) const { return std::max(records_.generation(), count_.generationOf(revision)); }
   // What was said before was of another store: no number is lower.
   void goOnFrom(int64_t generation);
+  // The key is read anew: no name shows an offset that another node has noted since.
+  void readAgain();
 
   // --- mirror: see GenerationCount ---
   void put(const store::KeyValue& kv, bool by_node) { count_.put(kv, by_node); }

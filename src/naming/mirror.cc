@@ -517,6 +517,7 @@ Task<bool> Mirror::agreesByNewest() {
     }
     context_.counters.comparisons.add();
     if (watch_ == Watch::kReopened) watch_ = Watch::kOpen;
+    if (options_.generation != nullptr) options_.generation->readAgain();
     co_return true;
   }
   co_return false;

@@ -172,3 +172,13 @@ def test_it_goes_on_rising_where_the_store_was_set_back(start, etcd, directory):
     above = agreed([node, other], [1, 2], two)
     third = start(3)
     assert agreed([node, other, third], [1, 2, 3], above) > above
+
+
+def test_an_offset_that_is_noted_later_is_read_with_the_next_comparison(start, etcd):
+    """By a node that has nothing to catch up with, and compares all names every six minutes."""
+    etcd.put_many({f"f{number}.example.": '{"ipv4": "198.51.100.1"}' for number in range(5000)})
+    node = start(1, options=["reconcile 1s"])
+    agreed([node], [1], 0)
+    for offset in (100_000, 200_000):  # the first one may be there before the second of the reads at the start
+        etcd.put(KEY, f"1 {offset}")
+        wait_until(lambda above=offset: (roster(node)[0] or 0) > above, 20, node.logs)
