@@ -124,6 +124,17 @@ std::optional<std::string> expand(std::string_view text, int64_t iteration) {
   return out;
 }
 
+// `\"` becomes a quotation mark.
+std::string withQuotes(std::string_view text) {
+  std::string out;
+  for (size_t pos = 0; pos < text.size(); ++pos) {
+    const bool escapes = text[pos] == '\\' && pos + 1 < text.size();
+    if (!escapes || text[pos + 1] != '"') out += text[pos];
+    if (escapes) out += text[++pos];
+  }
+  return out;
+}
+
 class FileReader {
  public:
   FileReader(const std::string& path, ZoneBuilder& builder, std::vector<ReadFile>& files)
@@ -272,6 +283,14 @@ class FileReader {
     }
     std::vector<Word> expanded;
     for (size_t i = 0; i < texts.size(); ++i) expanded.push_back({texts[i], words[i].quoted});
+    // As BIND reads it, one word in quotes is all of DATA: MX "10 mail$", TXT "a \"b $\"".
+    const std::string text = withQuotes(texts.back());
+    MasterScanner data(text);
+    if (words.back().quoted && dns::kTypeNames.parse(texts[texts.size() - 2])) {
+      if (const auto scanned = data.next(); !scanned) return tl::unexpected(scanned.error());
+      expanded.pop_back();
+      expanded.insert(expanded.end(), data.words().begin(), data.words().end());
+    }
     WireName owner;
     if (auto named = readName(texts.front(), state.origin, true, owner); !named) return named;
     last_type_.reset();  // its word may be of the iteration before
