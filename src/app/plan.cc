@@ -68,7 +68,7 @@ Block readBlock(const config::ServerBlock& text, NamedFiles files, Warnings& war
     }
     if (auto read = readDirective(*type, directive, block); !read) problems.add(read.error().message);
     if (files == NamedFiles::kNotRead || type->check_files == nullptr) continue;
-    config::NamedFiles named(directive);
+    config::NamedFiles named(directive, config::zonesOf(block.keys));
     type->check_files(named);
     for (const Error& error : named.errors()) problems.add(error.message);
     warnings.insert(warnings.end(), named.warnings().begin(), named.warnings().end());

@@ -151,7 +151,8 @@ std::vector<dns::Name> zonesOf(const std::vector<ServerKey>& keys) {
   return zones;
 }
 
-NamedFiles::NamedFiles(const Directive& directive) : directive_(directive), lines_(linesOf(directive)) {}
+NamedFiles::NamedFiles(const Directive& directive, std::vector<dns::Name> zones)
+    : directive_(directive), zones_(std::move(zones)), lines_(linesOf(directive)) {}
 
 void NamedFiles::add(int line, std::string_view text) {
   errors_.push_back(errorAt(directive_.file, line, text).value());

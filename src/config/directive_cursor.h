@@ -86,8 +86,10 @@ class NamedFiles {
     int number = 0;
   };
 
-  explicit NamedFiles(const Directive& directive);
+  // `zones`: of the directive's server block.
+  NamedFiles(const Directive& directive, std::vector<dns::Name> zones);
 
+  const std::vector<dns::Name>& zones() const { return zones_; }
   // The directive's own line, which begins with its name, and the lines of its block.
   const std::vector<Line>& lines() const { return lines_; }
 
@@ -107,6 +109,7 @@ class NamedFiles {
 
  private:
   const Directive& directive_;
+  const std::vector<dns::Name> zones_;
   std::vector<Line> lines_;
   std::vector<Error> errors_;
   std::vector<std::string> warnings_;

@@ -304,6 +304,17 @@ def test_files_are_read_when_validating(directory):
     assert code == 1 and re.match(r"Corefile:5 - .* is not the key of ", err), err
 
 
+def test_zone_files_are_built_when_validating(directory):
+    """With the zones of the server block, where the line names none."""
+    for content, wrong in (("@ SOA ns m 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n", None), ("ns A 192.0.2.1\n", "has no SOA record"),
+                           ("@ SOA ns m 1 2 3 4 5\n@ NS ns\na A 192.0.2.1\na CNAME b\n", "CNAME"), ("", "has no SOA record")):
+        with open(os.path.join(directory, "zone"), "w", encoding="ascii") as file:
+            file.write("$TTL 60\n" + content)
+        for corefile in ("example.org {\n    file zone\n}\n", ". {\n    file zone example.org\n}\n"):
+            code, _, err = validate(directory, corefile)
+            assert code == (1 if wrong else 0) and (not wrong or err.startswith("Corefile:2 ") and wrong in err), err
+
+
 # --- accepted ---
 
 SEED = """. {

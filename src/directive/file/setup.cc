@@ -33,12 +33,11 @@ const config::Options<ZoneFileSettings>& fileOptions() {
   return kOptions;
 }
 
-// What the files hold, as far as it can be said without the server block.
 void checkFiles(config::NamedFiles& files) {
   const auto& line = files.lines().front();
   if (line.words.size() < 2) return;
-  const bool has_zones = line.words.size() > 2;
-  std::vector<dns::Name> zones(has_zones ? 0 : 1);
+  std::vector<dns::Name> zones;
+  if (line.words.size() == 2) zones = files.zones();
   for (size_t i = 2; i < line.words.size(); ++i) {
     if (const auto zone = dns::Name::parse(line.words[i])) zones.push_back(*zone);
   }
@@ -46,7 +45,7 @@ void checkFiles(config::NamedFiles& files) {
     zones::ZoneBuilder builder(zone, 0);
     std::vector<zones::ReadFile> unused;
     auto read = zones::readZoneFile(line.words[1], builder, unused);
-    if (read && has_zones) {
+    if (read) {
       if (const auto built = builder.build(); !built) read = tl::unexpected(built.error());
     }
     if (!read) files.add(line.number, read.error().message);
