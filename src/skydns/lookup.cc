@@ -211,6 +211,8 @@ bool Lookup::follow(Bytes name, RrType type, Records& to, size_t aliases) {
   const bool exists = findForAddresses(name, services);
   if (aliases == 0) exists_ = exists_ || exists;
   if (addOwn(name, type, services, to)) return true;
+  // A name that has an address is no alias (RFC 1034 §3.6.2).
+  if (std::ranges::any_of(services, [](const Service* service) { return service->address.has_value(); })) return false;
   bool has_alias = false;
   const uint64_t from = hashBytes(name.data(), name.size(), seed_) + dns::code(type);
   for (const bool outside : {false, true}) {

@@ -34,6 +34,20 @@ def records(section):
     return sorted(f"{rrset.name} {rrset.ttl} {dns.rdatatype.to_text(rrset.rdtype)} {data}" for rrset in section for data in rrset)
 
 
+def test_a_name_with_an_address_is_no_alias(etcd, nodes):
+    """A cache would take the CNAME for all of the name's types (RFC 1034 §3.6.2)."""
+    service(etcd, "a.mix.sky.test", host="192.0.2.77")
+    service(etcd, "c.mix.sky.test", host="other.sky.test")
+    service(etcd, "x.other.sky.test", host="2001:db8::1", text="theirs")
+    node = nodes.start(block(etcd))
+    wait_answers(node, "mix.sky.test", ["192.0.2.77"])
+    for rdtype in ("AAAA", "TXT"):
+        response = ask(node, "mix.sky.test", rdtype)
+        assert rcode(response) == "NOERROR" and not response.answer and response.authority, rdtype
+    etcd.delete(key("a.mix.sky.test"))
+    wait_until(lambda: ask(node, "mix.sky.test", "AAAA").answer, SOON, node.logs)
+
+
 def wait_answers(node, name, expected, rdtype="A"):
     wait_until(lambda: answers(node, name, rdtype) == expected, SOON,
                lambda: f"{name} to be {expected}; now {answers(node, name, rdtype)}\n{node.logs()}")
