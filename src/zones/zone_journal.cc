@@ -194,9 +194,13 @@ class ZoneJournal::Changes final : public ZoneCopy {
 
 ZoneJournal ZoneJournal::next(const ZoneJournal& journal, ZoneCopy& before, ZoneCopy& after, HashSeed seed) {
   const bool is_later = isLaterSerial(after.serial(), before.serial());
-  if (!is_later && after.serial() != before.serial()) return {};
+  ZoneJournal empty;
+  empty.doubtful_ = journal.doubtful_;
+  if (!is_later && (!empty.doubtful_ || isLaterSerial(before.serial(), *empty.doubtful_))) empty.doubtful_ = before.serial();
+  if (!is_later && after.serial() != before.serial()) return empty;
   const Differences differences(before, after, seed);
-  if (!is_later) return areSame(before.soa(), after.soa()) && differences.areNone() ? journal : ZoneJournal();
+  if (!is_later) return areSame(before.soa(), after.soa()) && differences.areNone() ? journal : empty;
+  if (empty.doubtful_ && !isLaterSerial(before.serial(), *empty.doubtful_)) return empty;
   const auto step = std::make_shared<Step>();
   step->from = before.serial();
   step->records.put(before.soa());
@@ -205,6 +209,7 @@ ZoneJournal ZoneJournal::next(const ZoneJournal& journal, ZoneCopy& before, Zone
   step->records.put(after.soa());
   differences.putAdded(step->records);
   ZoneJournal next = journal;
+  next.forgetUpTo(after.serial());
   next.steps_.push_back(step);
   next.bytes_ += step->records.size();
   next.forget(std::max(PackedRecords::sizeOf(after.soa()) + differences.bytesAfter(), kLeastBytes));
@@ -212,14 +217,21 @@ ZoneJournal ZoneJournal::next(const ZoneJournal& journal, ZoneCopy& before, Zone
 }
 
 void ZoneJournal::forget(size_t most_bytes) {
-  size_t count = 0;
-  for (; steps_.size() - count > kMostSteps || bytes_ > most_bytes; ++count) bytes_ -= steps_[count]->records.size();
-  steps_.erase(steps_.begin(), steps_.begin() + static_cast<ptrdiff_t>(count));
+  while (steps_.size() > kMostSteps || bytes_ > most_bytes) forgetOldest();
 }
 
-// A serial may come again when serials go round: the last time counts.
+// Serials may go round: a client that meets the newest one on its way takes it for the end.
+void ZoneJournal::forgetUpTo(uint32_t serial) {
+  while (std::ranges::any_of(steps_, [serial](const auto& step) { return step->from == serial; })) forgetOldest();
+}
+
+void ZoneJournal::forgetOldest() {
+  bytes_ -= steps_.front()->records.size();
+  steps_.erase(steps_.begin());
+}
+
 std::unique_ptr<ZoneCopy> ZoneJournal::since(uint32_t serial) const {
-  for (size_t i = steps_.size(); i-- > 0;) {
+  for (size_t i = 0; i < steps_.size(); ++i) {
     if (steps_[i]->from == serial) return std::make_unique<Changes>(std::span(steps_).subspan(i));
   }
   return nullptr;

@@ -14,7 +14,8 @@ class ZoneJournal {
   static constexpr size_t kLeastBytes = 4096;  // that may be kept, of the smallest zone too
 
   // Of the zone `after`, which takes the place of `before`, whose journal is `journal`; both copies are new, and are read to
-  // the end. Nothing is kept if the serial is no later one, unless nothing has changed at all. A record that a copy has twice
+  // the end. Nothing is kept if the serial is no later one, unless nothing has changed at all; and no step begins at a serial
+  // that has stood for two zones, or may have: who has it has the one or the other. A record that a copy has twice
   // is one. `seed`: not known to whoever chooses the records. Takes long for a large zone.
   static ZoneJournal next(const ZoneJournal& journal, ZoneCopy& before, ZoneCopy& after, HashSeed seed);
 
@@ -36,8 +37,12 @@ class ZoneJournal {
 
   // The oldest steps, until there are no more bytes, and no more than kMostSteps.
   void forget(size_t most_bytes);
+  // Those up to the one that begins at this serial, if there is one.
+  void forgetUpTo(uint32_t serial);
+  void forgetOldest();
 
   std::vector<std::shared_ptr<const Step>> steps_;  // the newest is the last
+  std::optional<uint32_t> doubtful_;                // the latest serial that may have stood for two zones
   size_t bytes_ = 0;
 };
 

@@ -187,9 +187,16 @@ TEST_F(ZoneJournalTest, WithoutALaterSerialNothingIsKept) {
   put(8, "www A 192.0.2.3\n");
   EXPECT_EQ(journal().steps(), 0u) << "another zone of the same serial";
   put(9, "www A 192.0.2.4\n");
+  EXPECT_EQ(journal().steps(), 0u) << "a secondary may have either zone of serial 8";
+  put(10, "www A 192.0.2.5\n");
   EXPECT_EQ(journal().steps(), 1u);
   put(5, "www A 192.0.2.4\n");
   EXPECT_EQ(journal().steps(), 0u) << "an earlier one";
+  put(10, "www A 192.0.2.6\n");
+  put(11, "www A 192.0.2.7\n");
+  EXPECT_EQ(journal().since(10), nullptr) << "a secondary may have the first zone of serial 10";
+  put(12, "www A 192.0.2.8\n");
+  EXPECT_NE(journal().since(11), nullptr);
 }
 
 // A copy of the same records, some of them twice, as a cluster's `all` may have them.
