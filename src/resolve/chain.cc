@@ -210,7 +210,7 @@ void Chain::reportFailure(const dns::Query& query) const {
 
 QueryOutcome limitOutcome(RateLimiter* limiter, const dns::Query& query, const Request& request, QueryOutcome outcome) {
   if (limiter == nullptr || outcome.kind != QueryOutcome::Kind::kAnswer) return outcome;
-  const size_t size = limiter->limit(query, request, outcome.size);
+  const size_t size = limiter->limit(query, request, outcome.size, outcome.wildcard);
   if (size == 0) return QueryOutcome::drop(DropReason::kRrl);
   outcome.size = size;
   return outcome;

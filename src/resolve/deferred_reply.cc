@@ -71,9 +71,9 @@ bool DeferredReply::pushBack() {
   return true;
 }
 
-void DeferredReply::finish(size_t size, RateLimiter* limiter, const QueryObserver* log, DirectiveId by) {
+void DeferredReply::finish(size_t size, RateLimiter* limiter, const QueryObserver* log, DirectiveId by, uint32_t wildcard) {
   Router::correctDenial(query_, request());
-  if (limiter != nullptr && !is_inner_) size = limiter->limit(query_, request(), size);
+  if (limiter != nullptr && !is_inner_) size = limiter->limit(query_, request(), size, wildcard);
   if (size == 0) return drop(DropReason::kRrl);
   if (log != nullptr && !is_inner_) {
     log->onAnswered(query_, request(), {query_.message, size}, BootClock::now() - receivedAt());

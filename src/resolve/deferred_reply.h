@@ -52,8 +52,10 @@ class DeferredReply {
   // Sends what stands in the query's buffer, and returns that to where it was borrowed. At most once.
   void send(size_t size);
   // Sends the `size` bytes in the query's buffer, as far as `limiter` lets them leave, and logs into `log`; both may be
-  // null, and neither is asked of a handler's own questions (Request::is_inner). `by`: who has answered. As send().
-  void finish(size_t size, RateLimiter* limiter, const QueryObserver* log, DirectiveId by = DirectiveNames::kServer);
+  // null, and neither is asked of a handler's own questions (Request::is_inner). `by`: who has answered. `wildcard`: as
+  // QueryOutcome's. As send().
+  void finish(size_t size, RateLimiter* limiter, const QueryObserver* log, DirectiveId by = DirectiveNames::kServer,
+              uint32_t wildcard = 0);
   // As send(), but the client gets nothing.
   void drop(DropReason reason);
   // True: no answer is wanted now, and this counts as answered; ReplySink::pushBack().

@@ -14,8 +14,8 @@ QueryOutcome Gate::answer(AclVerdict verdict, const dns::Query& query, size_t li
   return QueryOutcome::answer(response.finish(blocked ? dns::Rcode::kRefused : dns::Rcode::kNoError, flags));
 }
 
-size_t RateLimiter::limit(const dns::Query& query, const Request& request, size_t size) {
-  const RateVerdict verdict = judge(query, request, {query.message, size});
+size_t RateLimiter::limit(const dns::Query& query, const Request& request, size_t size, uint32_t wildcard) {
+  const RateVerdict verdict = judge(query, request, {query.message, size}, wildcard);
   if (verdict == RateVerdict::kSend) return size;
   if (verdict == RateVerdict::kDrop) return 0;
   // NSID stays if the response is no larger than the query for it.

@@ -80,11 +80,12 @@ class RateLimiter {
   virtual ~RateLimiter() = default;
   // Before the query is looked at. False: it is dropped.
   virtual bool mayAsk(const dns::Query& query, const Request& request) = 0;
-  // `response`: to `query`, in its buffer.
-  virtual RateVerdict judge(const dns::Query& query, const Request& request, std::span<const uint8_t> response) = 0;
+  // `response`: to `query`, in its buffer. `wildcard`: as QueryOutcome::wildcard.
+  virtual RateVerdict judge(const dns::Query& query, const Request& request, std::span<const uint8_t> response,
+                            uint32_t wildcard) = 0;
 
   // The bytes to send of a response of `size` bytes in the query's buffer; 0: nothing.
-  size_t limit(const dns::Query& query, const Request& request, size_t size);
+  size_t limit(const dns::Query& query, const Request& request, size_t size, uint32_t wildcard);
 };
 
 // The NSID option (RFC 5001) of responses.

@@ -126,6 +126,9 @@ struct QueryOutcome {
   };
   Kind kind = Kind::kNext;
   DirectiveId answered_by = DirectiveNames::kServer;
+  // The answer is made from this wildcard or DNAME (its name's hash; 0: from none), as are those of names without number:
+  // a limit of answers of one name counts them together.
+  uint32_t wildcard = 0;
   size_t size = 0;  // of kDrop: the reason, so that an answer is no larger than two words
 
   static QueryOutcome answer(size_t size) { return {.kind = Kind::kAnswer, .size = size}; }

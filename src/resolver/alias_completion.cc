@@ -25,8 +25,10 @@ QueryOutcome AliasCompletion::answerHere(const dns::Query& query, const resolve:
   return request.router->answerInner(chain_, chain_.size(), query, request);
 }
 
-QueryOutcome AliasCompletion::complete(const dns::Query& query, const resolve::Request& request, size_t size) {
-  const QueryOutcome as_it_is = QueryOutcome::answer(size);
+QueryOutcome AliasCompletion::complete(const dns::Query& query, const resolve::Request& request, size_t size,
+                                       uint32_t wildcard) {
+  QueryOutcome as_it_is = QueryOutcome::answer(size);
+  as_it_is.wildcard = wildcard;
   if ((query.flags & dns::kFlagRd) == 0 || request.inner_depth > 0 || request.deferrer == nullptr) return as_it_is;
   auto own = std::make_shared<StoredResponse>();
   const uint16_t id = dns::load16(query.message);
@@ -37,8 +39,8 @@ QueryOutcome AliasCompletion::complete(const dns::Query& query, const resolve::R
   const auto reply = std::make_shared<resolve::DeferredReply>(query, request);
   ++waiting_;
   const ForwardResult result{.response = own, .rcode = own->packed->rcode, .ede = std::nullopt, .reason = {}};
-  const auto done = [this, reply, own, answer = std::vector<uint8_t>(query.message, query.message + size)](const ForwardResult& whole) {
-    finish(*reply, whole, whole.response == own ? std::span(answer) : std::span<const uint8_t>());
+  const auto done = [this, reply, own, wildcard, answer = std::vector<uint8_t>(query.message, query.message + size)](const ForwardResult& whole) {
+    finish(*reply, whole, whole.response == own ? std::span(answer) : std::span<const uint8_t>(), wildcard);
   };
   follower_.follow(query, QueryOrigin::of(query, request), result, {.asked = reply->kept(), .done = done});
   return QueryOutcome::pending();
@@ -46,7 +48,7 @@ QueryOutcome AliasCompletion::complete(const dns::Query& query, const resolve::R
 
 // `own_answer`: the handler's, if there is no more; else empty.
 void AliasCompletion::finish(resolve::DeferredReply& reply, const ForwardResult& result,
-                             std::span<const uint8_t> own_answer) {
+                             std::span<const uint8_t> own_answer, uint32_t wildcard) {
   --waiting_;
   const dns::Query& query = reply.query();
   const resolve::Chain::Parts& parts = chain_.parts;
@@ -55,7 +57,7 @@ void AliasCompletion::finish(resolve::DeferredReply& reply, const ForwardResult&
   reply.makeRoom(room_, parts.nsid.get());
   const size_t size = own_answer.empty() ? write(query, reply.responseLimit(), result) : own_answer.size();
   std::ranges::copy(own_answer, query.message);
-  reply.finish(size, parts.limiter.get(), parts.log.get(), options_.directive);
+  reply.finish(size, parts.limiter.get(), parts.log.get(), options_.directive, wildcard);
 }
 
 // Over the query.

@@ -24,15 +24,16 @@ class AliasCompletion {
   // `size`: of the answer in the query's buffer. That answer as it is, where there is nothing to complete: it has no
   // such CNAME, nobody else has the target, or the question is an inner one, whose asker follows aliases by itself, or
   // without RD. Else the whole answer later: with AA as the first owner is ours (RFC 1035 §4.1.1); SERVFAIL if the target
-  // cannot be resolved.
-  resolve::QueryOutcome complete(const dns::Query& query, const resolve::Request& request, size_t size);
+  // cannot be resolved. `wildcard`: as QueryOutcome's.
+  resolve::QueryOutcome complete(const dns::Query& query, const resolve::Request& request, size_t size,
+                                 uint32_t wildcard = 0);
 
   // Whether an answer is still to come.
   bool isBusy() const { return waiting_ > 0; }
 
  private:
   resolve::QueryOutcome answerHere(const dns::Query& query, const resolve::Request& request);
-  void finish(resolve::DeferredReply& reply, const ForwardResult& result, std::span<const uint8_t> own_answer);
+  void finish(resolve::DeferredReply& reply, const ForwardResult& result, std::span<const uint8_t> own_answer, uint32_t wildcard);
   size_t write(const dns::Query& query, size_t limit, const ForwardResult& result);
 
   const resolve::Chain& chain_;

@@ -105,10 +105,10 @@ class Lookup {
       if (match.kind == Match::Kind::kNone && step_ == 0 && passes_missing &&
           findWildcard(zone_, *match.entry) == nullptr)
         return {ZoneAnswer::Kind::kNoName, 0};
-      if (!take(match)) return {ZoneAnswer::Kind::kAnswer, finish()};
+      if (!take(match)) return {ZoneAnswer::Kind::kAnswer, finish(), wildcard_};
       ++step_;
     }
-    return {step_ <= kMaxChain ? ZoneAnswer::Kind::kAlias : ZoneAnswer::Kind::kAnswer, finish()};
+    return {step_ <= kMaxChain ? ZoneAnswer::Kind::kAlias : ZoneAnswer::Kind::kAnswer, finish(), wildcard_};
   }
 
   size_t finishNoData() {
@@ -162,6 +162,13 @@ class Lookup {
     return false;
   }
 
+  // Of the queried name itself: what its aliases lead to is a few names.
+  void noteWildcard(const Entry& entry) {
+    if (step_ > 0) return;
+    const uint64_t hash = hashBytes(entry.name().data(), entry.name().size(), zone_.table().seed());
+    wildcard_ = std::max<uint32_t>(static_cast<uint32_t>(hash), 1);
+  }
+
   // Notes that the alias of name_ is followed; false: it was before.
   bool follow() {
     const uint64_t hash = hashBytes(name_.bytes.data(), name_.size, zone_.table().seed());
@@ -207,6 +214,7 @@ class Lookup {
   bool redirect(const Entry& entry) {
     is_ours_ = true;
     if (!follow()) return false;
+    noteWildcard(entry);
     const Entry::Rrset dname = entry.find(dns::code(RrType::kDname));
     if (redirected_.add(entry)) {
       response_.add(Section::kAnswer, entry.name(), dname);
@@ -229,7 +237,10 @@ class Lookup {
 
   bool takeMissing(const Entry& encloser) {
     const Entry* wildcard = findWildcard(zone_, encloser);
-    if (wildcard != nullptr) return answerFrom(*wildcard, &encloser);
+    if (wildcard != nullptr) {
+      noteWildcard(*wildcard);
+      return answerFrom(*wildcard, &encloser);
+    }
     is_ours_ = true;
     rcode_ = Rcode::kNxDomain;
     addSoa();
@@ -369,6 +380,7 @@ class Lookup {
   const bool proves_;
   WireName name_;
   size_t step_ = 0;
+  uint32_t wildcard_ = 0;
   bool is_ours_ = false;
   bool has_answer_ = false;
   Rcode rcode_ = Rcode::kNoError;

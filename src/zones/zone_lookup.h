@@ -29,6 +29,7 @@ struct ZoneAnswer {
   };
   Kind kind = Kind::kAnswer;
   size_t size = 0;
+  uint32_t wildcard = 0;  // the hash of the name of the wildcard or DNAME that the queried name has matched; 0: none
 };
 
 // What the answer to a query for this type may need beside the RRset: other names' addresses, or names to compress.

@@ -1,5 +1,6 @@
 """Limits on the rate of responses: what a flood over UDP gets, and who is spared."""
 
+import os
 import time
 
 import dns.edns
@@ -7,6 +8,8 @@ import dns.flags
 import dns.message
 
 from dns_client import RawUdp, exchange, make_query, rcode
+from harness.metrics import Metrics
+from harness.processes import wait_until
 from harness.upstreams import Upstream
 
 COOKIE = 10
@@ -49,6 +52,36 @@ def test_a_flood_is_answered_by_the_allowance_and_each_second_slips(nodes):
     assert exchange(node, make_query("a.example."), tcp=True).additional, "TCP is not limited"
     refused, slipped, took = flood(node, "a.example.", 20, rdclass="CH")
     assert 2 <= refused <= 2 * (2 + took) and slipped >= (20 - refused) // 2 - 1, "all errors together"
+
+
+def test_names_without_number_are_one(nodes, directory, free_port):
+    """What a wildcard, or a DNAME, answers: else each random name has an account of its own."""
+    path = os.path.join(directory, "zone")
+    with open(path, "w", encoding="ascii") as file:
+        file.write("$ORIGIN example.\n$TTL 60\n@ SOA ns m 1 2 3 4 5\n@ NS ns\n*.a A 192.0.2.1\n*.b CNAME x.a\n*.c CNAME c.elsewhere.\n"
+                   "d DNAME e\n*.e A 192.0.2.1\n$GENERATE 0-6 f$ A 192.0.2.$\n")
+    node = nodes.start(configured("responses-per-second 3", "slip-ratio 0", handler=f"prometheus 127.0.0.1:{(port := free_port())}\n    file {path} example"))
+    for account, (zone, rdtype) in enumerate((("a", "A"), ("a", "AAAA"), ("b", "A"), ("d", "A"))):
+        begin = time.monotonic()
+        with RawUdp(node.port) as udp:
+            for number in range(30):
+                udp.send(make_query(f"r{number}.x{number}.{zone}.example.", rdtype).to_wire())
+            last = make_query(f"f{account}.example.").to_wire()  # the first of its name
+            udp.send(last)
+            got = 0
+            while udp.receive()[:2] != last[:2]:
+                got += 1
+        assert 1 <= got <= 3 * (2 + time.monotonic() - begin), zone
+
+    def dropped():
+        return Metrics.of(port).sum("idetcd_rrl_dropped_total")
+    before, begin = dropped(), time.monotonic()
+    with RawUdp(node.port) as udp:
+        for number in range(30):
+            udp.send(make_query(f"r{number}.c.example.").to_wire())
+        wait_until(lambda: dropped() - before >= 30 - 3 * (2 + time.monotonic() - begin), 5,
+                   "answers that come late are counted, too")
+    assert [str(exchange(node, make_query(f"f{number}.example.")).answer[0][0]) for number in (5, 6)] == ["192.0.2.5", "192.0.2.6"]
 
 
 def test_a_good_cookie_is_not_limited(nodes):

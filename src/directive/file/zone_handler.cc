@@ -83,8 +83,11 @@ QueryOutcome ZoneHandler::answerFrom(const ServedZone& served, const dns::Query&
   const bool is_above = table_->only() == nullptr && table_->isAbove(query.hash);
   if (answer.kind == zones::ZoneAnswer::Kind::kNoName) return is_above ? QueryOutcome::nextOfAbove() : QueryOutcome::next();
   if (is_above) dns::denyDataOnly(query.message);
-  if (answer.kind == zones::ZoneAnswer::Kind::kAlias && aliases_) return aliases_->complete(query, request, answer.size);
-  return ordered(query, answer.size);
+  const bool leads_out = answer.kind == zones::ZoneAnswer::Kind::kAlias && aliases_;
+  if (leads_out) return aliases_->complete(query, request, answer.size, answer.wildcard);
+  QueryOutcome outcome = ordered(query, answer.size);
+  outcome.wildcard = answer.wildcard;
+  return outcome;
 }
 
 QueryOutcome ZoneHandler::ordered(const dns::Query& query, size_t size) const {

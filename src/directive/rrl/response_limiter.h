@@ -51,12 +51,13 @@ inline constexpr size_t kLimitClasses = 5;
 struct ClassifiedResponse {
   LimitClass limit_class = LimitClass::kError;
   // Of what else is counted together with it: answers of one name and type, denials of types of one name, of names of
-  // one zone (whatever random name is asked for), referrals to one zone, and all errors.
+  // one zone (whatever random name is asked for), referrals to one zone, and all errors. Names that one wildcard or DNAME
+  // has answered are one name.
   uint64_t subject = 0;
 };
 
-// `response`: one of ours to `query`.
-ClassifiedResponse classify(const dns::Query& query, std::span<const uint8_t> response, HashSeed seed);
+// `response`: one of ours to `query`. `wildcard`: as resolve::QueryOutcome::wildcard.
+ClassifiedResponse classify(const dns::Query& query, std::span<const uint8_t> response, uint32_t wildcard, HashSeed seed);
 
 // Responses that a ResponseLimiter let pass and held back. Written on its loop's thread.
 struct RrlCounters : metrics::Group {
@@ -90,7 +91,8 @@ class ResponseLimiter final : public resolve::RateLimiter {
       : settings_(std::move(settings)), seed_(seed), table_(settings_.table_size), counters_(metrics) {}
 
   bool mayAsk(const dns::Query& query, const resolve::Request& request) override;
-  RateVerdict judge(const dns::Query& query, const resolve::Request& request, std::span<const uint8_t> response) override;
+  RateVerdict judge(const dns::Query& query, const resolve::Request& request, std::span<const uint8_t> response,
+                    uint32_t wildcard) override;
 
  private:
   bool isLimited(const dns::Query& query, const resolve::Request& request) const;

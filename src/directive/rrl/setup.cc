@@ -133,7 +133,7 @@ uint32_t RateTable::use(uint64_t key, std::chrono::nanoseconds cost, std::chrono
   return account->refused;
 }
 
-ClassifiedResponse classify(const dns::Query& query, std::span<const uint8_t> response, HashSeed seed) {
+ClassifiedResponse classify(const dns::Query& query, std::span<const uint8_t> response, uint32_t wildcard, HashSeed seed) {
   using dns::Rcode;
   using dns::RrType;
   const dns::HeaderView header(response.data());
@@ -142,12 +142,13 @@ ClassifiedResponse classify(const dns::Query& query, std::span<const uint8_t> re
     return {LimitClass::kNxDomain, zone != 0 ? zone : parentOf(query, seed)};
   }
   if (header.rcode() != Rcode::kNoError) return {LimitClass::kError, 0};
-  if (header.answers() > 0 || header.isTruncated()) return {LimitClass::kAnswer, query.hash ^ query.qtype};
+  const uint64_t name = wildcard != 0 ? wildcard : query.hash;
+  if (header.answers() > 0 || header.isTruncated()) return {LimitClass::kAnswer, name ^ query.qtype};
   if (header.authorities() > 0 && ownerInAuthority(query, response, RrType::kSoa, seed) == 0) {
     const uint64_t zone = ownerInAuthority(query, response, RrType::kNs, seed);
     if (zone != 0) return {LimitClass::kReferral, zone};
   }
-  return {LimitClass::kNoData, query.hash};
+  return {LimitClass::kNoData, name};
 }
 
 bool ResponseLimiter::isLimited(const dns::Query& query, const resolve::Request& request) const {
@@ -179,9 +180,9 @@ bool ResponseLimiter::mayAsk(const dns::Query& query, const resolve::Request& re
 }
 
 resolve::RateLimiter::RateVerdict ResponseLimiter::judge(const dns::Query& query, const resolve::Request& request,
-                                                         std::span<const uint8_t> response) {
+                                                         std::span<const uint8_t> response, uint32_t wildcard) {
   if (!isLimited(query, request)) return RateVerdict::kSend;
-  const ClassifiedResponse classified = classify(query, response, seed_);
+  const ClassifiedResponse classified = classify(query, response, wildcard, seed_);
   const auto kind = static_cast<uint8_t>(classified.limit_class);
   const uint32_t refused = use(request, kind, classified.subject, settings_.responses[kind]);
   if (refused == 0) return RateVerdict::kSend;

@@ -90,6 +90,7 @@ class ResponseLimiterTest : public testing::Test {
     std::string client = "192.0.2.1";
     resolve::Transport transport = resolve::Transport::kUdp;
     bool good_cookie = false;
+    uint32_t wildcard = 0;
   };
   RateVerdict judge(const Exchange& exchange) {
     Message message(exchange.name, exchange.qtype, 1232);
@@ -116,7 +117,7 @@ class ResponseLimiterTest : public testing::Test {
     const resolve::Request request{
         .source = reinterpret_cast<const sockaddr*>(&source), .transport = exchange.transport, .response_limit = 512};
     may_ask_ = limiter_->mayAsk(query, request);
-    return limiter_->judge(query, request, {query.message, size});
+    return limiter_->judge(query, request, {query.message, size}, exchange.wildcard);
   }
   bool isSent(const Exchange& exchange) { return judge(exchange) == RateVerdict::kSend; }
   static Exchange answerTo(const std::string& client, const std::string& name = "www.example.org.",
@@ -131,6 +132,19 @@ class ResponseLimiterTest : public testing::Test {
   std::unique_ptr<ResponseLimiter> limiter_;
   bool may_ask_ = true;
 };
+
+TEST_F(ResponseLimiterTest, NamesOfOneWildcardAreOne) {
+  limitTo(perSecond(1, 1));
+  const auto sent = [this](const std::string& name, bool answer, uint32_t wildcard) {
+    return isSent({.name = name, .answer = answer, .wildcard = wildcard});
+  };
+  EXPECT_TRUE(sent("a.example.org.", true, 7));
+  EXPECT_FALSE(sent("b.example.org.", true, 7));
+  EXPECT_TRUE(sent("b.example.org.", true, 8)) << "another wildcard";
+  EXPECT_TRUE(sent("b.example.org.", true, 0)) << "a name of its own";
+  EXPECT_TRUE(sent("c.example.org.", false, 7)) << "a denial has an account of its own";
+  EXPECT_FALSE(sent("d.example.org.", false, 7));
+}
 
 TEST_F(ResponseLimiterTest, ANetworkIsOneClient) {
   limitTo(perSecond(1));
@@ -248,7 +262,7 @@ TEST_F(ResponseLimiterTest, ASlippedResponseIsNoLargerThanTheQueryButForItsOptio
     dns::ResponseBuilder response(query, 1232);
     const std::vector<uint8_t> big(1000);
     response.addAnswer(big, 1);
-    left = limiter_->limit(query, request, response.finish(dns::Rcode::kNoError, dns::kFlagRa));
+    left = limiter_->limit(query, request, response.finish(dns::Rcode::kNoError, dns::kFlagRa), 0);
     if (i == 1) {
       EXPECT_EQ(left, 0u);
     }
