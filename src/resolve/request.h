@@ -112,6 +112,7 @@ struct Request {
   bool name_exists = false;
   // It was asked before, and there was no room for its answer (ReplySink::pushBack()).
   bool is_again = false;
+  bool one_message = false;  // a reply is one message: DNS over HTTPS (RFC 8484 §4.2)
   QueryMeter* meter = nullptr;      // null: what leaves is not counted. Set by the router
   QuerySamples* samples = nullptr;  // of the loop; may be null
 };

@@ -640,6 +640,7 @@ resolve::QueryOutcome TcpService::answer(std::span<const uint8_t> query, Session
                            .deferrer = &session,
                            .router = router_.get(),
                            .is_again = session.isAnsweringAgain(),
+                           .one_message = carrier_.is_https,
                            .samples = router_->samples()};
   const records::ReadSection section(context_.reader);
   router_->begin(job_, message_.data(), query.size());

@@ -87,6 +87,19 @@ def test_curl_by_both_methods(web):
         assert query.is_response(response) and rcode(response) == "NOERROR"
 
 
+def test_a_zone_of_many_messages_is_not_given_away_in_one(web, directory):
+    path = os.path.join(directory, "zone")
+    with open(path, "w", encoding="ascii") as file:
+        file.write("$TTL 60\n@ SOA ns m 5 2 3 4 5\n@ NS ns\n$GENERATE 1-3000 n$ TXT some-text-that-fills-the-message\n")
+    node = web(f"transfer {{\n to *\n }}\n file {path} example")
+    response = dns.message.from_wire(node.post(dns.message.make_query("example.", "AXFR").to_wire())[2])
+    assert rcode(response) == "REFUSED" and not response.answer
+    older = dns.message.make_query("example.", "IXFR")
+    older.authority.append(dns.rrset.from_text("example.", 60, "IN", "SOA", "ns.example. m.example. 3 2 3 4 5"))
+    response = dns.message.from_wire(node.post(older.to_wire())[2])
+    assert [rrset[0].serial for rrset in response.answer] == [5], "as over UDP"
+
+
 def test_caches_learn_how_long(web):
     def handler(query, _):
         if query.question[0].name.to_text() == "a.example.":

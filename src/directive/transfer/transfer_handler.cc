@@ -47,7 +47,7 @@ class TransferStream final : public resolve::MessageStream {
  public:
   struct Parts {
     zones::TransferWriter writer;
-    std::shared_ptr<const zones::PublishedZones> zones;
+    std::weak_ptr<const zones::PublishedZones> zones;  // a slow client keeps its own zone only
     dns::Name zone;
     IpAddress client;
     std::optional<uint32_t> since{};  // the changes since this serial, not all of the zone
@@ -66,7 +66,7 @@ class TransferStream final : public resolve::MessageStream {
     const size_t size = parts_.writer.next(room);
     if (size > 0) return size;
     const uint32_t serial = parts_.writer.zone().serial();
-    parts_.zones->noteGiven(parts_.zone.wire(), serial, parts_.client);
+    if (const auto zones = parts_.zones.lock()) zones->noteGiven(parts_.zone.wire(), serial, parts_.client);
     (parts_.since ? parts_.counters->changes : parts_.counters->sent).add();
     parts_.log.info("{}: serial {}, {} records, {} bytes in {} ms", what(), serial, parts_.writer.records(),
                     parts_.writer.bytes(), std::chrono::duration_cast<std::chrono::milliseconds>(time).count());
@@ -137,6 +137,7 @@ QueryOutcome TransferHandler::answer(const dns::Query& query, const resolve::Req
   std::optional<uint32_t> serial;
   if (is_ixfr) serial = serialOf(query);
   if (is_ixfr ? !serial : is_udp) return say(Rcode::kFormErr, query, request, flags);
+  if (!is_ixfr && request.one_message) return say(Rcode::kRefused, query, request, flags);
   zones::PublishedZones::Found found;
   std::shared_ptr<const zones::PublishedZones> in;
   for (const auto& zones : context_.zones) {
@@ -146,7 +147,7 @@ QueryOutcome TransferHandler::answer(const dns::Query& query, const resolve::Req
   }
   if (!in) return say(Rcode::kNotAuth, query, request, flags);
   if (!found.copy) return say(Rcode::kServFail, query, request, flags);
-  if (is_ixfr && (is_udp || !zones::isLaterSerial(found.copy->serial(), *serial)))
+  if (is_ixfr && (is_udp || request.one_message || !zones::isLaterSerial(found.copy->serial(), *serial)))
     return saySoa(*found.copy, query, request, flags);
   return send(in, serial, query, request, flags);
 }
