@@ -82,10 +82,10 @@ Result<void> EtcdChild::start() {
   return {};
 }
 
-void EtcdChild::stop() {
+void EtcdChild::stop(std::chrono::milliseconds patience) {
   {
     const std::lock_guard lock(mutex_);
-    stopping_ = true;
+    if (!std::exchange(stopping_, true)) patience_ = patience;
   }
   changed_.notify_all();
   eventfd_write(wake_.get(), 1);
@@ -118,8 +118,23 @@ bool EtcdChild::pause(std::chrono::milliseconds pause) {
   return !changed_.wait_for(lock, pause, [this] { return stopping_; });
 }
 
-std::string EtcdChild::runOnce() {
+void EtcdChild::end(const sandbox::RunningProgram& program) {
   constexpr int kKillPatienceMs = 1000;
+  std::chrono::milliseconds patience{};
+  {
+    const std::lock_guard lock(mutex_);
+    patience = patience_;
+  }
+  pollfd ended{program.descriptor(), POLLIN, 0};
+  if (patience.count() > 0) {
+    program.terminate();
+    if (poll(&ended, 1, static_cast<int>(patience.count())) == 1) return;
+  }
+  program.kill();
+  poll(&ended, 1, kKillPatienceMs);
+}
+
+std::string EtcdChild::runOnce() {
   std::vector<std::string> command = options_.command;
   {
     const std::lock_guard lock(mutex_);
@@ -134,12 +149,9 @@ std::string EtcdChild::runOnce() {
   while (poll(fds.data(), fds.size(), -1) < 0) {
   }
   pollfd& ended = fds[0];
-  if (ended.revents == 0) {
-    program->kill();
-    poll(&ended, 1, kKillPatienceMs);
-  }
+  if (ended.revents == 0) end(*program);
   Result<int> status = fail("it does not end");
-  if (ended.revents != 0) status = program->wait();
+  if (poll(&ended, 1, 0) == 1) status = program->wait();
   return describe(status);
 }
 

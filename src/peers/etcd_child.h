@@ -1,7 +1,8 @@
 // etcd as a program of ours: run by the helper process (sandbox/program_runner.h), run again when it ends, killed with
 // the server.
 //
-// It is ended by SIGKILL: etcd's log is on the disk before it answers, so that costs nothing. Any thread.
+// It is ended by SIGKILL: what etcd has answered is in its log on the disk, so no write is lost. What may be lost is how
+// far that log is committed, which etcd writes with the next entry or at an orderly end. Any thread.
 #pragma once
 
 #include <condition_variable>
@@ -42,8 +43,9 @@ class EtcdChild {
 
   // kNoResources: there is no thread. Once.
   Result<void> start();
-  // Has the program killed, and waits until it has ended, for a second at most. Idempotent.
-  void stop();
+  // Has the program ended by SIGTERM if there is patience, for so long at most, then killed. Waits until it has ended, for
+  // a second at most after that. Only the first call counts.
+  void stop(std::chrono::milliseconds patience = {});
 
   // Why it does not run, or has not stayed; empty: it runs, for kSteady at least or for the first time.
   std::string problem() const;
@@ -51,6 +53,7 @@ class EtcdChild {
 
  private:
   void run();
+  void end(const sandbox::RunningProgram& program);
   // False: stop() came.
   bool pause(std::chrono::milliseconds pause);
   std::string runOnce();  // how it ended
@@ -58,9 +61,10 @@ class EtcdChild {
   const Options options_;
   std::atomic<uint64_t> starts_{0};
   const FileDescriptor wake_;  // readable once stop() has been called
-  mutable std::mutex mutex_;   // guards the next five
+  mutable std::mutex mutex_;   // guards the next six
   std::condition_variable changed_;
   bool stopping_ = false;
+  std::chrono::milliseconds patience_{};  // see stop()
   std::string problem_;
   BootClock::time_point started_;
   bool runs_ = false;

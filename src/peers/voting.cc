@@ -26,6 +26,8 @@ constexpr std::string_view kFoundingData = "founding";
 constexpr std::chrono::seconds kTick{1};
 constexpr std::chrono::seconds kReachPatience{5};
 constexpr std::chrono::seconds kAnswersLately{3};
+// With etcd's orderly end: it waits up to 7 s for its clients' streams where there is no TLS.
+constexpr std::chrono::seconds kOrderlyEnd{10};
 // With an etcd that stands still, at the end.
 constexpr std::chrono::milliseconds kHandOverPatience{500};
 constexpr std::chrono::milliseconds kKeyPatience{300};
@@ -172,7 +174,8 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   Task<void> maintainFiles();
   Task<void> leadOrStandBack();
   bool leads() const { return own_status && own_status->leader == own_status->id; }
-  Task<void> startChild(std::string name, std::string initial_cluster, std::string state);
+  Task<void> startChild(std::string name, std::string initial_cluster, std::string state,
+                        std::vector<std::string> first_only = {});
   Task<void> lookForProgram();
   Task<void> startFounding();
   std::string foundingCluster() const;
@@ -180,9 +183,12 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   Task<void> join(uint64_t member);
   Task<bool> isRemoved();
   Task<void> leave();
-  Task<void> endChild();
+  Task<void> endChild(std::chrono::milliseconds patience = {});
   std::string noRecovery() const;
   Task<void> recoverNow();
+  Task<bool> restartAlone();
+  Task<bool> writesAlone(BootClock::time_point deadline);
+  static Task<void> tryToWrite(Self self, std::shared_ptr<runtime::Event> done);
   Task<void> moveAddress(Voter voter);
   void seeVersion(const std::string& version);
   std::vector<std::string> commandFor(const std::string& name, const std::string& initial_cluster,
@@ -537,7 +543,8 @@ std::vector<std::string> Voting::Impl::commandFor(const std::string& name, const
   return command;
 }
 
-Task<void> Voting::Impl::startChild(std::string name, std::string initial_cluster, std::string state) {
+Task<void> Voting::Impl::startChild(std::string name, std::string initial_cluster, std::string state,
+                                    std::vector<std::string> first_only) {
   auto preparing = blockFor([self = shared_from_this()] {
     auto made = makeDirectory(self->dataDirectory(), 0700);
     if (made) made = self->certify();
@@ -551,7 +558,7 @@ Task<void> Voting::Impl::startChild(std::string name, std::string initial_cluste
   }
   EtcdChild::Options made{
       .programs = options.programs, .name = options.program, .command = commandFor(name, initial_cluster, state)};
-  if (recovery) made.first_only = {"--force-new-cluster"};
+  made.first_only = std::move(first_only);
   child = std::make_unique<EtcdChild>(std::move(made));
   child_starts = 0;
   const bool is_there = std::exchange(data, name).has_value();
@@ -610,12 +617,13 @@ std::string Voting::Impl::foundingCluster() const {
   return all;
 }
 
-Task<void> Voting::Impl::endChild() {
+// `patience`: with an orderly end; none: it is killed.
+Task<void> Voting::Impl::endChild(std::chrono::milliseconds patience) {
   if (!child) co_return;
   const std::shared_ptr<EtcdChild> ending = std::move(child);
   own_status.reset();
   counters.leads.set(0);
-  auto blocked = block([ending] { ending->stop(); });
+  auto blocked = block([ending, patience] { ending->stop(patience); });
   if (!co_await blocked) ending->stop();
 }
 
@@ -851,21 +859,48 @@ Task<void> Voting::Impl::recoverNow() {
     co_return;
   }
   log.warning("peers: an operator has this machine go on alone; what other voters had and it has not is lost");
-  co_await endChild();
-  auto starting = startChild(*data, "", "existing");
-  co_await starting;
+  const bool is_alone = co_await restartAlone();
   recovery.reset();
-  Result<void> result = fail("etcd does not come up: see etcd.log");
+  promise.set_value(is_alone ? Result<void>() : fail("etcd does not come up: see etcd.log"));
+}
+
+// With --force-new-cluster etcd drops the entries of its log that it does not know to be committed. After SIGKILL or a loss
+// of power its database may have some of them, and whoever joins and replays the log would lack them. So it makes a
+// snapshot at once, and is started again from that: what it sends to those that join is its database.
+Task<bool> Voting::Impl::restartAlone() {
   const auto deadline = thread.now() + 60s;
+  co_await endChild(kOrderlyEnd);
+  std::vector<std::string> flags{"--force-new-cluster", "--snapshot-count=1"};
+  auto forced = startChild(*data, "", "existing", std::move(flags));
+  co_await forced;
+  auto first = writesAlone(deadline);
+  if (!co_await first) co_return false;
+  co_await endChild(kOrderlyEnd);  // which waits for the snapshot
+  auto again = startChild(*data, "", "existing");
+  co_await again;
+  auto second = writesAlone(deadline);
+  const bool writes = co_await second;
+  co_return writes;
+}
+
+// Until a write of its own takes effect. The first ones may not, and have no answer: etcd takes an index of the log that
+// its database has had for applied. So many are tried at once, each of which takes an index.
+Task<bool> Voting::Impl::writesAlone(BootClock::time_point deadline) {
+  constexpr int kAtOnce = 64;
+  const auto done = std::make_shared<runtime::Event>(thread);
   while (child && !stopping && !thread.stopping() && thread.now() < deadline) {
     const StoreResult<MemberStatus> answer = co_await own_cluster.status();
-    if (answer && answer->leader == answer->id) {
-      result = {};
-      break;
-    }
-    co_await thread.sleepFor(100ms);
+    const bool leads_now = answer && answer->leader == answer->id;
+    for (int i = 0; leads_now && i < kAtOnce; ++i) thread.spawn(tryToWrite(shared_from_this(), done));
+    auto wait = done->wait(leads_now ? nanoseconds(2s) : 100ms);
+    if (co_await wait) co_return true;
   }
-  promise.set_value(std::move(result));
+  co_return false;
+}
+
+Task<void> Voting::Impl::tryToWrite(Self self, std::shared_ptr<runtime::Event> done) {
+  const StoreResult<std::vector<etcd::Alarm>> written = co_await self->own_cluster.alarms();
+  if (written) done->set();
 }
 
 // --- the leader ---

@@ -150,6 +150,12 @@ class Helper {
     return FileDescriptor(signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
   }
 
+  // Of the two that may come on a program's channel, a message or its end.
+  static bool takesTerminate(const Program& program) {
+    char message = 0;
+    return recv(program.channel.get(), &message, sizeof message, MSG_DONTWAIT) > 0;
+  }
+
   // False: the server has ended.
   bool takeEvents() {
     std::vector<pollfd> events{{channel_.get(), POLLIN, 0}, {ended_.get(), POLLIN, 0}};
@@ -159,8 +165,8 @@ class Helper {
     if (poll(events.data(), events.size(), -1) < 0) return errno == EINTR;
     for (size_t i = 0; i < programs_.size(); ++i) {
       if (events[2 + i].revents == 0) continue;
-      ::kill(-programs_[i].pid, SIGKILL);  // nothing is ever sent on it: the server wants the program gone
-      programs_[i].killed = true;
+      programs_[i].killed = !takesTerminate(programs_[i]);
+      ::kill(-programs_[i].pid, programs_[i].killed ? SIGKILL : SIGTERM);
     }
     if (events[1].revents != 0) reap();
     return events[0].revents == 0 || takeRequest();
@@ -289,6 +295,8 @@ int sendWith(int channel, std::string& request, const std::vector<int>& descript
 }
 
 }  // namespace
+
+void RunningProgram::terminate() const { ::send(channel_.get(), "", 1, MSG_NOSIGNAL | MSG_DONTWAIT); }
 
 void RunningProgram::kill() const { shutdown(channel_.get(), SHUT_WR); }
 

@@ -24,7 +24,8 @@ class RunningProgram {
 
   // Readable once the program has ended, or never began.
   int descriptor() const { return channel_.get(); }
-  // With its process group. Returns at once. Any thread, beside wait() too.
+  // Both with its process group, at once, on any thread, beside wait() too.
+  void terminate() const;  // SIGTERM: it may end in order
   void kill() const;
   // Waits for the end: a status as of waitpid(2), or why the program never ran, or that the helper is gone.
   Result<int> wait() const;

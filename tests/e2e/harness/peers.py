@@ -4,7 +4,9 @@ import glob
 import json
 import os
 import secrets
+import ssl
 import subprocess
+import urllib.request
 
 from . import ports
 from .namespace import Namespace
@@ -94,6 +96,17 @@ class Loopback(Machines):
                           peers=" ".join(f"127.0.0.{n}" for n in peers or self.peers))
         node.arguments = [*node.arguments, *arguments]
         return node.launch(**launched)
+
+    def data(self, number):
+        """What the machine's etcd has, whatever the others have: its revision, and of each key that of the last change."""
+        tls = os.path.join(self.state(number), f"peers-{self.port}", "tls")
+        context = ssl.create_default_context(cafile=os.path.join(tls, "ca.pem"))
+        context.load_cert_chain(os.path.join(tls, "certificate.pem"), os.path.join(tls, "key.pem"))
+        everything = {"key": "AA==", "range_end": "AA==", "serializable": True}
+        request = urllib.request.Request(f"https://127.0.0.{number}:{self.port + 1}/v3/kv/range", json.dumps(everything).encode())
+        with urllib.request.urlopen(request, context=context, timeout=10) as reply:
+            said = json.load(reply)
+        return said["header"]["revision"], [(kv["key"], kv["mod_revision"]) for kv in said["kvs"]]
 
     def close(self):
         for port in range(self.port, self.port + 4):

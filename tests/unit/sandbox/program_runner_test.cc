@@ -144,6 +144,16 @@ TEST_F(ProgramRunnerTest, RunsSeveralAtOnceAndKillsOneWithItsChildren) {
   EXPECT_EQ(WEXITSTATUS(second.wait().value()), 3);
 }
 
+TEST_F(ProgramRunnerTest, AProgramMayEndInOrderBeforeItIsKilled) {
+  const RunningProgram program =
+      shell("trap 'echo asked >> " + out_ + "' TERM; echo runs > " + out_ + "; while :; do sleep 0.01; done");
+  ASSERT_TRUE(eventually([&] { return contentsOf(out_) == "runs\n"; }));
+  program.terminate();
+  ASSERT_TRUE(eventually([&] { return contentsOf(out_) == "runs\nasked\n"; }));
+  program.kill();
+  EXPECT_EQ(WTERMSIG(program.wait().value()), SIGKILL);
+}
+
 TEST_F(ProgramRunnerTest, AProgramThatNobodyWaitsForIsKilled) {
   { const RunningProgram forgotten = shell("echo $$ > " + out_ + "; exec sleep 600"); }
   // It may have been killed before it could say who it is: either way nothing is left of it.
