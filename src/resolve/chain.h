@@ -119,6 +119,7 @@ class Chain {
   uint16_t flags() const { return parts.recursion_available ? dns::kFlagRa : 0; }
   QueryOutcome askBehindCluster(QueryOutcome next, const dns::Query& query, Request& request, QueryMeter* meter) const;
   QueryOutcome runLimited(dns::Query& query, const Request& request) const;
+  QueryOutcome runWithLimiter(dns::Query& query, const Request& request) const;
   QueryOutcome runGated(dns::Query& query, const Request& request) const;
   QueryOutcome runSigned(const dns::Query& query, const Request& request) const;
   QueryOutcome runAdmitted(const dns::Query& query, const Request& request) const;
@@ -144,6 +145,7 @@ class Chain {
 };
 
 // An immediate response after `limiter`, which may be null.
-QueryOutcome limitOutcome(RateLimiter* limiter, const dns::Query& query, const Request& request, QueryOutcome outcome);
+QueryOutcome limitOutcome(RateLimiter* limiter, const dns::Query& query, const Request& request, QueryOutcome outcome,
+                          uint32_t wildcard = 0);
 
 }  // namespace idetcd::resolve

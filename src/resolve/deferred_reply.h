@@ -53,7 +53,7 @@ class DeferredReply {
   void send(size_t size);
   // Sends the `size` bytes in the query's buffer, as far as `limiter` lets them leave, and logs into `log`; both may be
   // null, and neither is asked of a handler's own questions (Request::is_inner). `by`: who has answered. `wildcard`: as
-  // QueryOutcome's. As send().
+  // for RateLimiter::judge(). As send().
   void finish(size_t size, RateLimiter* limiter, const QueryObserver* log, DirectiveId by = DirectiveNames::kServer,
               uint32_t wildcard = 0);
   // As send(), but the client gets nothing.

@@ -80,7 +80,7 @@ class RateLimiter {
   virtual ~RateLimiter() = default;
   // Before the query is looked at. False: it is dropped.
   virtual bool mayAsk(const dns::Query& query, const Request& request) = 0;
-  // `response`: to `query`, in its buffer. `wildcard`: as QueryOutcome::wildcard.
+  // `response`: to `query`, in its buffer. `wildcard`: what Request::wildcard has noted, or 0.
   virtual RateVerdict judge(const dns::Query& query, const Request& request, std::span<const uint8_t> response,
                             uint32_t wildcard) = 0;
 

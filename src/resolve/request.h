@@ -113,6 +113,9 @@ struct Request {
   // It was asked before, and there was no room for its answer (ReplySink::pushBack()).
   bool is_again = false;
   bool one_message = false;  // a reply is one message: DNS over HTTPS (RFC 8484 §4.2)
+  // Null, or where a handler notes that its answer is made from a wildcard or a DNAME, as are those of names without number:
+  // its name's hash. The limit of answers of one name counts them together.
+  uint32_t* wildcard = nullptr;
   QueryMeter* meter = nullptr;      // null: what leaves is not counted. Set by the router
   QuerySamples* samples = nullptr;  // of the loop; may be null
 };
@@ -127,9 +130,6 @@ struct QueryOutcome {
   };
   Kind kind = Kind::kNext;
   DirectiveId answered_by = DirectiveNames::kServer;
-  // The answer is made from this wildcard or DNAME (its name's hash; 0: from none), as are those of names without number:
-  // a limit of answers of one name counts them together.
-  uint32_t wildcard = 0;
   size_t size = 0;  // of kDrop: the reason, so that an answer is no larger than two words
 
   static QueryOutcome answer(size_t size) { return {.kind = Kind::kAnswer, .size = size}; }

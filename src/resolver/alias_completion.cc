@@ -27,8 +27,7 @@ QueryOutcome AliasCompletion::answerHere(const dns::Query& query, const resolve:
 
 QueryOutcome AliasCompletion::complete(const dns::Query& query, const resolve::Request& request, size_t size,
                                        uint32_t wildcard) {
-  QueryOutcome as_it_is = QueryOutcome::answer(size);
-  as_it_is.wildcard = wildcard;
+  const QueryOutcome as_it_is = QueryOutcome::answer(size);
   if ((query.flags & dns::kFlagRd) == 0 || request.inner_depth > 0 || request.deferrer == nullptr) return as_it_is;
   auto own = std::make_shared<StoredResponse>();
   const uint16_t id = dns::load16(query.message);

@@ -24,7 +24,7 @@ class AliasCompletion {
   // `size`: of the answer in the query's buffer. That answer as it is, where there is nothing to complete: it has no
   // such CNAME, nobody else has the target, or the question is an inner one, whose asker follows aliases by itself, or
   // without RD. Else the whole answer later: with AA as the first owner is ours (RFC 1035 §4.1.1); SERVFAIL if the target
-  // cannot be resolved. `wildcard`: as QueryOutcome's.
+  // cannot be resolved. `wildcard`: as for RateLimiter::judge().
   resolve::QueryOutcome complete(const dns::Query& query, const resolve::Request& request, size_t size,
                                  uint32_t wildcard = 0);
 

@@ -84,10 +84,9 @@ QueryOutcome ZoneHandler::answerFrom(const ServedZone& served, const dns::Query&
   if (answer.kind == zones::ZoneAnswer::Kind::kNoName) return is_above ? QueryOutcome::nextOfAbove() : QueryOutcome::next();
   if (is_above) dns::denyDataOnly(query.message);
   const bool leads_out = answer.kind == zones::ZoneAnswer::Kind::kAlias && aliases_;
+  if (request.wildcard != nullptr) *request.wildcard = answer.wildcard;
   if (leads_out) return aliases_->complete(query, request, answer.size, answer.wildcard);
-  QueryOutcome outcome = ordered(query, answer.size);
-  outcome.wildcard = answer.wildcard;
-  return outcome;
+  return ordered(query, answer.size);
 }
 
 QueryOutcome ZoneHandler::ordered(const dns::Query& query, size_t size) const {

@@ -56,7 +56,7 @@ struct ClassifiedResponse {
   uint64_t subject = 0;
 };
 
-// `response`: one of ours to `query`. `wildcard`: as resolve::QueryOutcome::wildcard.
+// `response`: one of ours to `query`. `wildcard`: as for resolve::RateLimiter::judge().
 ClassifiedResponse classify(const dns::Query& query, std::span<const uint8_t> response, uint32_t wildcard, HashSeed seed);
 
 // Responses that a ResponseLimiter let pass and held back. Written on its loop's thread.
