@@ -565,22 +565,27 @@ runtime::Task<void> Member::Impl::runHandedOver(Self impl, BootClock::time_point
   }
 }
 
-// Says once that the disk of the state directory stands still: a write that never ends says nothing itself.
+// What was not written to the state directory, since the disk is full, is written later. That the disk stands still is
+// said, once: a write that never ends says nothing itself.
 runtime::Task<void> Member::Impl::runDiskWatch(Self impl) {
   constexpr std::chrono::nanoseconds kPatience = 5s;
-  bool is_slow = false;
-  while (!is_slow) {
-    const auto done = std::make_shared<std::atomic<bool>>(false);  // what is before this in the strand
-    const auto note = [done] { done->store(true, std::memory_order_relaxed); };
-    if (!impl->files->submit(note)) note();  // the process ends: that says nothing of the disk
+  bool was_slow = false;
+  const auto done = std::make_shared<std::atomic<bool>>(true);  // what was before this in the strand
+  while (true) {
+    if (done->exchange(false, std::memory_order_relaxed)) {
+      const auto note = [done] { done->store(true, std::memory_order_relaxed); };
+      if (!impl->files->submit(note)) note();  // the process ends: that says nothing of the disk
+    }
     const bool go_on = co_await impl->lifetime.pause(kPatience);
     if (!go_on) co_return;
-    is_slow = !done->load(std::memory_order_relaxed);
+    const bool is_slow = !done->load(std::memory_order_relaxed);
+    if (!is_slow) impl->notifier->writeAgain();
+    if (!is_slow || std::exchange(was_slow, true)) continue;
+    impl->log.warning(
+        "state directory {}: a write still takes its time after {} s; a claim, a loss and a change of the pattern wait "
+        "for it",
+        std::filesystem::path(impl->options.state->namesFile()).parent_path().string(), kPatience / 1s);
   }
-  impl->log.warning(
-      "state directory {}: a write still takes its time after {} s; a claim, a loss and a change of the pattern wait "
-      "for it",
-      std::filesystem::path(impl->options.state->namesFile()).parent_path().string(), kPatience / 1s);
 }
 
 // A reload waits for no disk.
@@ -588,9 +593,7 @@ void Member::Impl::takeFiles() {
   if (!options.state || std::exchange(has_files, true)) return;
   const auto self = shared_from_this();
   handed_over = preferred != 0 && options.state->handedOver();
-  files->submit([self, keeps_name = handed_over] {
-    if (const auto taken = self->options.state->take(keeps_name); !taken) self->log.error("{}", taken.error().message);
-  });
+  notifier->take(handed_over);
   scheduler.spawn(runDiskWatch(self));
   if (handed_over) scheduler.spawn(runHandedOver(self, *options.state->handedOver()));
 }

@@ -51,6 +51,12 @@ OwnershipNotifier::OwnershipNotifier(std::shared_ptr<node::StateDirectory> state
       log_(std::move(log)),
       known_(state_ ? state_->node() : node::RememberedNode{}) {}
 
+void OwnershipNotifier::take(bool keeps_name) {
+  files_->submit([this, keeps_name] {
+    if (report(state_->take(keeps_name))) noteSuccess();
+  });
+}
+
 void OwnershipNotifier::claimed(const NamedNode& node) {
   known_ = {.uuid = node.uuid,
             .name = node.name,
@@ -89,6 +95,16 @@ void OwnershipNotifier::leased(uint64_t cluster_id, std::vector<int64_t> leases,
   write(std::nullopt, whenReleased(std::move(kept)));
 }
 
+void OwnershipNotifier::writeAgain() {
+  if (state_ && !isWritten()) write(identity_);
+}
+
+bool OwnershipNotifier::isWritten() {
+  if (!state_ || !state_->isSaved()) return false;
+  const std::lock_guard lock(mutex_);
+  return !identity_failed_;
+}
+
 void OwnershipNotifier::finish(std::chrono::nanoseconds budget) {
   if (hook_) hook_->finish(budget);
 }
@@ -109,6 +125,7 @@ void OwnershipNotifier::abandon(pid_t successor, std::optional<BootClock::time_p
 node::ClaimHook::Ready OwnershipNotifier::write(std::optional<std::string> identity,
                                                 std::shared_ptr<void> released_after, bool only_counts) {
   if (!state_) return {};
+  if (identity) identity_ = identity;
   bool is_first = false;
   node::ClaimHook::Ready is_written;
   {
@@ -139,23 +156,38 @@ void OwnershipNotifier::writeNext() {
     note = std::move(next_);
     writing_ = !note->only_counts;
   }
-  const auto report = [this](const Result<void>& written) {
-    if (written) return;
-    counters_.save_failures.add();
-    log_.error("{}", written.error().message);
-  };
   const bool ends = note->identity && note->identity->empty();
+  bool has_identity = false;
   // In place: the program does not run while the file has the name, however slow the disk is.
   if (note->clears) state_->clearIdentity();
   if (ends) {
     note->written.set_value();
-    report(state_->writeIdentity(""));
+    has_identity = report(state_->writeIdentity(""));
   }
-  if (note->node != state_->node()) report(state_->remember(note->node));
-  if (note->identity && !ends) report(state_->writeIdentity(*note->identity));
+  if (note->node != state_->node() || !state_->isSaved()) report(state_->remember(note->node));
+  if (note->identity && !ends) has_identity = report(state_->writeIdentity(*note->identity));
   if (!ends) note->written.set_value();
-  const std::lock_guard lock(mutex_);
-  writing_ = false;
+  {
+    const std::lock_guard lock(mutex_);
+    writing_ = false;
+    if (note->identity) identity_failed_ = !has_identity;
+  }
+  if (isWritten()) noteSuccess();
+}
+
+// Says each failure once, however often it is tried again.
+bool OwnershipNotifier::report(const Result<void>& written) {
+  if (written) return true;
+  counters_.save_failures.add();
+  const std::string& why = written.error().message;
+  if (failures_.insert(why).second) log_.error("the state directory is not written: {}", why);
+  return false;
+}
+
+void OwnershipNotifier::noteSuccess() {
+  if (failures_.empty()) return;
+  failures_.clear();
+  log_.info("the files of the state directory are written again");
 }
 
 }  // namespace idetcd::naming

@@ -43,6 +43,8 @@ class OwnershipNotifier {
   OwnershipNotifier(std::shared_ptr<node::StateDirectory> state, std::optional<node::ClaimHook::Options> hook,
                     std::shared_ptr<Executor::Strand> files, FileCounters& counters, Logger log);
 
+  // The files are this process's from now on (StateDirectory::take()). REQUIRES: a state directory.
+  void take(bool keeps_name);
   void claimed(const NamedNode& node);
   // The same name and token, and other addresses, drained or not any more, or the claim of another store.
   void moved(const NamedNode& node);
@@ -54,6 +56,11 @@ class OwnershipNotifier {
   void forget();
   // Which leases may hold keys of this node. `kept` is called when the file has it, or cannot have it; on any thread.
   void leased(uint64_t cluster_id, std::vector<int64_t> leases, std::function<void()> kept);
+
+  // What could not be written is tried once more. To be called now and then.
+  void writeAgain();
+  // All that was said is in the state directory, but for what is being written.
+  bool isWritten();
 
   // No program is started any more; what runs or waits has until then. Any thread.
   void finish(std::chrono::nanoseconds budget);
@@ -76,17 +83,22 @@ class OwnershipNotifier {
   node::ClaimHook::Ready write(std::optional<std::string> identity, std::shared_ptr<void> released_after = nullptr,
                                bool only_counts = false);
   void writeNext();
+  bool report(const Result<void>& written);
+  void noteSuccess();
 
   const std::shared_ptr<node::StateDirectory> state_;
   const std::unique_ptr<node::ClaimHook> hook_;
   const std::shared_ptr<Executor::Strand> files_;
   FileCounters& counters_;
   const Logger log_;
-  node::RememberedNode known_;  // what the file is to say
-  std::mutex mutex_;            // guards the next three
-  std::shared_ptr<Note> next_;  // to be written, if that has not begun yet
-  bool writing_ = false;        // one before it, which does not only count
-  bool abandoned_ = false;      // nothing is written any more
+  node::RememberedNode known_;           // what the file is to say
+  std::optional<std::string> identity_;  // and the other one; none: as it is
+  std::set<std::string> failures_;       // that were said since all was written; of the thread that writes
+  std::mutex mutex_;                     // guards the next four
+  std::shared_ptr<Note> next_;           // to be written, if that has not begun yet
+  bool writing_ = false;                 // one before it, which does not only count
+  bool abandoned_ = false;               // nothing is written any more
+  bool identity_failed_ = false;         // the identity file is not as it is to be
 };
 
 // The identity file of a node.

@@ -121,8 +121,9 @@ Result<std::shared_ptr<StateDirectory>> StateDirectory::open(Options options, Lo
   auto node = state->read();
   if (!node) state->log_.warning("{}; this node starts as a new one", node.error().message);
   state->node_ = node ? *node : RememberedNode{};
-  state->uuid_is_new_ = state->node_.uuid.empty();
-  if (state->uuid_is_new_) {
+  const bool uuid_is_new = state->node_.uuid.empty();
+  state->is_saved_.store(!uuid_is_new, std::memory_order_relaxed);
+  if (uuid_is_new) {
     KernelRandom random;
     state->node_.uuid = randomUuid(random);
   }
@@ -130,7 +131,7 @@ Result<std::shared_ptr<StateDirectory>> StateDirectory::open(Options options, Lo
     state->node_.revision = 0;
     state->node_.leases.clear();
   }
-  if (!state->predecessor_ended_ || state->uuid_is_new_) state->handed_over_.reset();
+  if (!state->predecessor_ended_ || uuid_is_new) state->handed_over_.reset();
   // Here, where it can still be reported: a directory that cannot be written is a mistake of the configuration.
   if (access(state->options_.directory.c_str(), W_OK) != 0)
     return fail(fmt::format("state directory {}: {}", state->options_.directory, std::strerror(errno)));
@@ -147,7 +148,7 @@ Result<void> StateDirectory::take(bool keeps_name) {
   const bool is_left = keeps_name && handed_over_ && BootClock::now() < *handed_over_;
   const Result<void> emptied = is_left ? Result<void>() : writeIdentity("");
   emptyAbandoned(options_.directory);
-  const Result<void> written = uuid_is_new_ ? remember(node_) : Result<void>();
+  const Result<void> written = isSaved() ? Result<void>() : remember(node_);
   return emptied ? written : emptied;
 }
 
@@ -271,7 +272,9 @@ Result<void> StateDirectory::remember(const RememberedNode& node) {
   if (std::string here = machine(); !here.empty()) state["machine"] = std::move(here);
   if (std::string held_by = holder(); !held_by.empty()) state["holder"] = std::move(held_by);
   node_ = node;
-  return replace(stem_ + ".json", toText(state, 1) + "\n", kPrivate);
+  auto written = replace(stem_ + ".json", toText(state, 1) + "\n", kPrivate);
+  is_saved_.store(written.has_value(), std::memory_order_relaxed);
+  return written;
 }
 
 Result<void> StateDirectory::writeIdentity(std::string_view contents) {

@@ -66,6 +66,8 @@ class StateDirectory {
 
   // As last remembered; with a new UUID if there was nothing.
   const RememberedNode& node() const { return node_; }
+  // Whether the file says that; false: remember() has failed, or is still to be called. Any thread.
+  bool isSaved() const { return is_saved_.load(std::memory_order_relaxed); }
   // Whether the process that remembered what open() has read has ended for certain.
   bool predecessorEnded() const { return predecessor_ended_; }
   Result<void> remember(const RememberedNode& node);
@@ -102,7 +104,7 @@ class StateDirectory {
   const std::string stem_;        // with the directory
   std::atomic<int> lock_fd_{-1};  // relaxed: clearIdentity() only asks whether the file is still ours
   RememberedNode node_;
-  bool uuid_is_new_ = false;
+  std::atomic<bool> is_saved_{false};  // relaxed: whoever reads it looks again later
   bool lock_is_new_ = false;
   bool written_ = false;  // by this object
   bool predecessor_ended_ = false;

@@ -18,6 +18,7 @@ from harness import ports
 from harness.metrics import Metrics
 from harness.processes import TIME_FACTOR, wait_until
 from harness.proxy import TcpProxy
+from harness.small_disk import SmallDisk
 from harness.state import State, contents
 
 WORKER1, WORKER2, WORKER3 = (f"worker{number}.tf.local." for number in (1, 2, 3))
@@ -50,6 +51,36 @@ def assert_unknown(node, name, rdtype="A"):
         response = ask(node, name, rdtype, tcp=tcp, use_edns=0)
         assert rcode(response) == "SERVFAIL", response
         assert extended_errors(response) == [EDE_NOT_READY], response
+
+
+# --- a disk that is full ---
+
+@pytest.fixture
+def disk(nodes):
+    if os.geteuid() != 0:
+        pytest.skip("mounts")
+    disk = SmallDisk()
+    yield disk
+    for node in nodes.nodes:
+        node.kill()
+    disk.close()
+
+
+def test_a_node_that_starts_with_a_full_disk_is_remembered_once_there_is_room(etcd, nodes, disk):
+    state = State(f"{disk.path}/state")
+    disk.fill()
+    node = nodes.start(with_state(etcd, state))
+    wait_says(node, WORKER1)
+    node.wait_logged("the state directory is not written: cannot write ")
+    disk.make_room()
+    wait_until(lambda: state.has("json") and f'"{WORKER1}"' in contents(state.file("json")), 15, node.logs)
+    wait_until(lambda: f"'{WORKER1}'" in contents(state.file("env")), 15, node.logs)
+    node.wait_logged("the files of the state directory are written again")
+    uuid = json.loads(contents(state.file("json")))["uuid"]
+    node.kill()
+    node.start()
+    wait_says(node, WORKER1, timeout=5)
+    assert json.loads(contents(state.file("json")))["uuid"] == uuid and len(etcd.names()) == 1
 
 
 # --- name and UUID ---

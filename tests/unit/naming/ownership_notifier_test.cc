@@ -5,6 +5,7 @@
 #include <future>
 #include <memory>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 
@@ -131,6 +132,31 @@ TEST_F(BusyNotifierTest, ALeaseIsKeptWhenItSaysSo) {
   release();
   EXPECT_EQ(state_->node().leases, (std::vector<int64_t>{41, 42}));
   EXPECT_EQ(state_->node().cluster_id, 7u);
+}
+
+// Directories in the place of the files that are written first fail as a full disk does.
+TEST_F(BusyNotifierTest, WhatCannotBeWrittenIsWrittenLater) {
+  makeNotifier(":");
+  go_.set_value();
+  released_ = true;
+  const std::string json = directory_ / "state/" + node::fileStem("w{{.ID}}.tf.") + ".json";
+  const std::string env = state_->identityFile();
+  for (const std::string& file : {json, env}) ASSERT_EQ(mkdir((file + ".new").c_str(), 0700), 0);
+  notifier_->claimed(node(1));
+  files_->drain();
+  EXPECT_FALSE(notifier_->isWritten());
+  EXPECT_EQ(counters_.save_failures.value(), 2u);
+  ASSERT_EQ(rmdir((json + ".new").c_str()), 0);
+  notifier_->writeAgain();
+  files_->drain();
+  EXPECT_NE(contentsOf(json).find("w1.tf."), std::string::npos);
+  EXPECT_FALSE(notifier_->isWritten()) << "the other one is not";
+  ASSERT_EQ(rmdir((env + ".new").c_str()), 0);
+  notifier_->writeAgain();
+  files_->drain();
+  EXPECT_TRUE(notifier_->isWritten());
+  EXPECT_EQ(contentsOf(env), renderIdentity(node(1)));
+  executor_.finish(std::chrono::seconds(30));
 }
 
 TEST_F(BusyNotifierTest, AProgramFindsTheFileAsItIsTold) {
