@@ -12,11 +12,19 @@ namespace {
 
 using nlohmann::json;
 
-std::string_view drainText(const json& node) {
-  if (!flagAt(node, "drained")) return "no longer drained: its addresses are in DNS";
-  return textAt(node, "lasts") == "process"
-             ? "drained until this server ends (no `state` directory): the name is kept, without addresses"
-             : "drained: the name is kept, without addresses";
+std::string drainText(const json& node) {
+  const bool has_state = node.contains("state_written");  // which cannot be written
+  const std::string_view later = "; `state` cannot be written: unless it can before, a restart undoes that";
+  if (flagAt(node, "drained")) {
+    const bool is_lost = textAt(node, "lasts") == "process";
+    return fmt::format("drained{}: the name is kept, without addresses{}",
+                       is_lost && !has_state ? " until this server ends (no `state` directory)" : "",
+                       has_state ? later : "");
+  }
+  const auto sick = textAt(node, "sick");
+  return fmt::format("no longer drained{}{}",
+                     sick ? ", but sick: its addresses are not in DNS: " + escaped(*sick) : ": its addresses are in DNS",
+                     has_state ? later : "");
 }
 
 CommandResult setDrained(const Call& call, std::string_view path) {

@@ -92,7 +92,8 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
                                      Done<store::StoreResult<std::optional<RosterSlot>>> done);
   static runtime::Task<void> runRelease(Self impl, std::string name, int64_t revision,
                                         Done<store::StoreResult<bool>> done);
-  static runtime::Task<void> runDrain(Self impl, bool wanted, Done<bool> done);
+  static runtime::Task<void> runDrain(Self impl, bool wanted, Done<Drained> done);
+  static runtime::Task<bool> isWritten(Self impl);
   static runtime::Task<void> runHealthGate(Self impl);
   static runtime::Task<void> runGeneration(Self impl);
   static runtime::Task<void> runHandedOver(Self impl, BootClock::time_point until);
@@ -506,10 +507,22 @@ runtime::Task<void> Member::Impl::runRelease(Self impl, std::string name, int64_
   done(std::move(released));
 }
 
-runtime::Task<void> Member::Impl::runDrain(Self impl, bool wanted, Done<bool> done) {
+runtime::Task<void> Member::Impl::runDrain(Self impl, bool wanted, Done<Drained> done) {
   impl->setDrained(wanted);
   const bool published = co_await impl->name.whenPublished(kDrainPatience);
-  done(published);
+  const bool remembered = co_await isWritten(impl);
+  done({.published = published, .remembered = remembered, .sick = impl->health.out ? impl->health.sick : ""});
+}
+
+// Whether the state directory has all that was said until now. A disk that stands still is not waited for.
+runtime::Task<bool> Member::Impl::isWritten(Self impl) {
+  constexpr std::chrono::nanoseconds kPatience = 2s;
+  if (!impl->options.state) co_return false;
+  const auto reached = std::make_shared<runtime::Event>(impl->scheduler);
+  const bool is_asked = impl->files->submit(impl->onScheduler([reached] { reached->set(); }));
+  if (!is_asked) co_return false;
+  const bool is_reached = co_await reached->wait(kPatience);
+  co_return is_reached && impl->notifier->isWritten();
 }
 
 // Whether a sick node may be out, asked again and again; a node that is well is in. What the store does not answer changes
@@ -824,7 +837,7 @@ void Member::releaseSlot(std::string name, int64_t revision, Done<store::StoreRe
   impl_->scheduler.spawn(Impl::runRelease(impl_, std::move(name), revision, std::move(done)));
 }
 
-void Member::setDrained(bool drained, Done<bool> done) {
+void Member::setDrained(bool drained, Done<Drained> done) {
   impl_->scheduler.spawn(Impl::runDrain(impl_, drained, std::move(done)));
 }
 

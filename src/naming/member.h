@@ -150,10 +150,15 @@ class Member {
   void readSlot(std::string name, Done<store::StoreResult<std::optional<RosterSlot>>> done);
   void releaseSlot(std::string name, int64_t revision, Done<store::StoreResult<bool>> done);
 
-  // Takes this node's addresses out of its name, or puts them back; the name stays its own. `done` says whether the store
-  // confirmed it within kDrainPatience; otherwise the member keeps trying. It outlives the process in `state`.
+  // Takes this node's addresses out of its name, or puts them back; the name stays its own. It outlives the process in
+  // `state`. The member keeps trying what is not done when `done` is called.
   static constexpr std::chrono::seconds kDrainPatience{10};
-  void setDrained(bool drained, Done<bool> done);
+  struct Drained {
+    bool published = false;   // the store has confirmed it within kDrainPatience
+    bool remembered = false;  // it is in the state directory
+    std::string sick;         // why the machine's checks keep the addresses out, whatever the operator says; else empty
+  };
+  void setDrained(bool drained, Done<Drained> done);
   bool isDrained() const;
   bool remembers() const;  // there is a state directory
 

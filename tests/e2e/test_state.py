@@ -20,6 +20,7 @@ from harness.processes import TIME_FACTOR, wait_until
 from harness.proxy import TcpProxy
 from harness.small_disk import SmallDisk
 from harness.state import State, contents
+from test_cli import run
 
 WORKER1, WORKER2, WORKER3 = (f"worker{number}.tf.local." for number in (1, 2, 3))
 
@@ -81,6 +82,24 @@ def test_a_node_that_starts_with_a_full_disk_is_remembered_once_there_is_room(et
     node.start()
     wait_says(node, WORKER1, timeout=5)
     assert json.loads(contents(state.file("json")))["uuid"] == uuid and len(etcd.names()) == 1
+
+
+def test_a_drain_that_is_not_written_says_so(etcd, nodes, disk):
+    state = State(f"{disk.path}/state")
+    node = nodes.start(with_state(etcd, state))
+    wait_says(node, WORKER1)
+    wait_remembered(state, WORKER1)
+    disk.fill()
+    code, out, err = run(node, "drain")
+    assert (code, err) == (0, "") and "`state` cannot be written" in out
+    assert json.loads(run(node, "drain", "--json")[1])["nodes"][0] == {
+        "pattern": "worker{{.ID}}.tf.local.", "name": WORKER1, "drained": True, "lasts": "process", "state_written": False}
+    assert "`state` cannot be written" in run(node, "undrain")[1]
+    disk.make_room()
+    wait_until(lambda: json.loads(run(node, "drain", "--json")[1])["nodes"][0]["lasts"] == "state", 15, node.logs)
+    node.kill()
+    node.start()
+    node.wait_logged("this node is drained, as before it was started")
 
 
 # --- name and UUID ---

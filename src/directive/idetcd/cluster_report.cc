@@ -369,11 +369,13 @@ void ClusterReport::setDrained(bool drained, const Done& done) const {
     if (settings_.observe) return done(refusal(409, fmt::format("this node only observes {}", pattern())));
     const auto owned = member.ownership();
     if (!owned) return done(refusal(409, fmt::format("this node has no name of {} at the moment", pattern())));
-    const char* lasts = member.remembers() ? "state" : "process";
-    member.setDrained(drained, [done, pattern = pattern(), name = owned->name, drained, lasts](bool published) {
-      if (!published) return done(refusal(503, "etcd has not confirmed the change yet; this node keeps trying"));
+    member.setDrained(drained, [done, pattern = pattern(), name = owned->name, drained,
+                                has_state = member.remembers()](const naming::Member::Drained& now) {
+      if (!now.published) return done(refusal(503, "etcd has not confirmed the change yet; this node keeps trying"));
       json node{{"pattern", pattern}, {"name", name}, {"drained", drained}};
-      if (drained) node["lasts"] = lasts;
+      if (drained || has_state) node["lasts"] = now.remembered ? "state" : "process";
+      if (has_state && !now.remembered) node["state_written"] = false;
+      if (!drained && !now.sick.empty()) node["sick"] = now.sick;
       done(std::move(node));
     });
   });

@@ -27,9 +27,9 @@ class RosterTest : public MemberTest {
     return answer.get().value();
   }
   static bool drain(Node& node, bool drained) {
-    Answer<bool> answer;
+    Answer<Member::Drained> answer;
     node.member.setDrained(drained, answer.done());
-    return answer.get();
+    return answer.get().published;
   }
 };
 
