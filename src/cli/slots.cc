@@ -44,6 +44,7 @@ HeldSlot HeldSlot::of(const nlohmann::json& said) {
                 .lease_left_seconds = numberAt(said, "lease_left_seconds"),
                 .permanent = flagAt(said, "permanent"),
                 .drained = flagAt(said, "drained"),
+                .sick = flagAt(said, "sick"),
                 .foreign = flagAt(said, "foreign"),
                 .reserved = flagAt(said, "reserved"),
                 .own = flagAt(said, "own"),
@@ -66,7 +67,8 @@ std::string HeldSlot::addressText() const {
 std::string HeldSlot::state() const {
   std::vector<std::string_view> words;
   if (own) words.emplace_back("this node");
-  if (drained) words.emplace_back("drained");
+  if (drained) words.emplace_back(sick ? "sick" : own ? "drained" : "drained or sick");
+  if (addresses.empty() && !drained && !reserved) words.emplace_back("without a valid record");
   if (permanent) words.emplace_back("permanent");
   if (foreign) words.emplace_back("of another pattern");
   if (reserved) words.emplace_back("reserved for its node, which is away");
@@ -99,7 +101,7 @@ void Cluster::orderByPlace() {
 std::vector<HeldSlot> Cluster::usable() const {
   std::vector<HeldSlot> found;
   std::copy_if(slots.begin(), slots.end(), std::back_inserter(found),
-               [](const HeldSlot& slot) { return !slot.drained && !slot.foreign; });
+               [](const HeldSlot& slot) { return slot.isUsable(); });
   return found;
 }
 

@@ -24,7 +24,8 @@ struct HeldSlot {
   std::optional<double> age_at_least_seconds;  // where the age is not known
   std::optional<double> lease_left_seconds;
   bool permanent = false;
-  bool drained = false;
+  bool drained = false;  // or sick
+  bool sick = false;     // and not drained; known of this node only
   bool foreign = false;   // of a node with another pattern
   bool reserved = false;  // nobody holds it: it waits for its node
   bool own = false;
@@ -33,6 +34,7 @@ struct HeldSlot {
   static HeldSlot of(const nlohmann::json& said);
   // "192.0.2.1 2001:db8::1, fabric 10.0.0.1", or "-"
   std::string addressText() const;
+  bool isUsable() const { return !drained && !foreign && !addresses.empty(); }
   // The remark of the table and of `release` beside the fields: "this node, drained".
   std::string state() const;
   std::string age() const;    // "17.2 s", "> 2 min", or "-"
@@ -49,7 +51,8 @@ struct Cluster {
 
   // By place, part by part, then by ID; those without a place come last.
   void orderByPlace();
-  // The slots of this cluster's nodes that are not drained: which launchers count.
+  // The slots of this cluster's nodes whose names have addresses: neither drained nor without a valid record. Launchers
+  // count these.
   std::vector<HeldSlot> usable() const;
 };
 

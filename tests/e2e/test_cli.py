@@ -422,6 +422,14 @@ def test_ranks_are_dense_where_ids_are_not(etcd, nodes):
     assert run(first, "hostfile")[1] == "worker3.tf.local\n"
 
 
+def test_a_key_without_a_record_is_no_member(pair, etcd):
+    etcd.put("worker5.tf.local.", "garbage")
+    for command in (["hostfile"], ["torchrun-env", "--port=1"], ["tf-config", "--role=x", "--port=1"]):
+        code, out, err = run(pair[0], *command)
+        assert code == 0 and "worker5" not in out and "WORLD_SIZE=3" not in out, out + err
+    assert re.search(r"worker5\.tf\.local .*without a valid record", run(pair[0], "members")[1])
+
+
 def test_one_that_observes(three, shared_etcd, nodes):
     node = nodes.start(corefile(shared_etcd.endpoint, lease=20, options=["observe"]))
     assert run(node, "hostfile", "--members=3", "--timeout=20s")[0] == 0

@@ -21,7 +21,7 @@ class NodeError(Exception):
 
 @dataclass(frozen=True)
 class Member:
-    """A name that is held, and that is neither drained nor of another pattern."""
+    """A name that is held and has an address, and is not of another pattern."""
 
     id: int
     name: str  # without the dot at its end
@@ -80,7 +80,7 @@ class Node:
         own = None
         members = []
         for slot in cluster["slots"]:
-            if slot["drained"] or slot["foreign"] or slot["id"] is None:
+            if slot["drained"] or slot["foreign"] or slot["id"] is None or not slot["addresses"]:
                 continue
             member = self._member(slot)
             members.append(member)

@@ -160,7 +160,7 @@ TEST(Commands, MembersAreATable) {
             "w{{.ID}}.: 2 of 10 names are held\n"
             "ID  NAME  ADDRESSES  NODE   AGE     LEASE LEFT\n"
             "1   w1    192.0.2.1  u\\x1b  12.5 s  13.0 s      this node\n"
-            "2   w2    -          -      -       none        drained, permanent\n"
+            "2   w2    -          -      -       none        drained or sick, permanent\n"
             "\n"
             "empty: 0 of 3 names are held\n");
   EXPECT_EQ(membersText(json::object()), "");

@@ -9,16 +9,17 @@ namespace {
 
 using nlohmann::json;
 
-// IDs 1, 2 (drained), 3 (another cluster's), 4 (this node), out of order.
+// IDs 1, 2 (drained), 3 (another cluster's), 4 (this node), 5 (no record), out of order.
 Cluster cluster() {
   return clustersOf(json{{"clusters",
                           {{{"pattern", "worker{{.ID}}.tf.local."},
                             {"limit", 10},
                             {"slots",
-                             {{{"id", 4}, {"name", "worker4.tf.local."}, {"own", true}},
+                             {{{"id", 4}, {"name", "worker4.tf.local."}, {"addresses", {"192.0.2.4"}}, {"own", true}},
+                              {{"id", 5}, {"name", "worker5.tf.local."}, {"addresses", json::array()}},
                               {{"id", 1}, {"name", "worker1.tf.local."}, {"addresses", {"192.0.2.1"}}},
                               {{"id", 2}, {"name", "worker2.tf.local."}, {"drained", true}},
-                              {{"id", 3}, {"name", "worker3.tf.local."}, {"foreign", true}}}}}}}})
+                              {{"id", 3}, {"name", "worker3.tf.local."}, {"addresses", {"192.0.2.3"}}, {"foreign", true}}}}}}}})
       .at(0);
 }
 
@@ -26,18 +27,22 @@ TEST(Launchers, SlotsAreInTheOrderOfTheirIds) {
   const Cluster read = cluster();
   EXPECT_EQ(read.pattern, "worker{{.ID}}.tf.local.");
   EXPECT_EQ(read.limit, 10);
-  ASSERT_EQ(read.slots.size(), 4u);
+  ASSERT_EQ(read.slots.size(), 5u);
   EXPECT_EQ(read.slots[0].id, 1);
   EXPECT_EQ(read.slots[0].addresses, std::vector<std::string>{"192.0.2.1"});
   EXPECT_EQ(read.slots[0].node, std::nullopt);
-  EXPECT_EQ(read.slots[1].state(), "drained");
+  EXPECT_EQ(read.slots[1].state(), "drained or sick") << "its record does not say which";
   EXPECT_EQ(read.slots[2].state(), "of another pattern");
   EXPECT_EQ(read.slots[3].state(), "this node");
+  EXPECT_EQ(read.slots[4].state(), "without a valid record");
+  const auto own = [](bool sick) { return HeldSlot::of({{"drained", true}, {"sick", sick}, {"own", true}}).state(); };
+  EXPECT_EQ(own(false), "this node, drained");
+  EXPECT_EQ(own(true), "this node, sick");
 }
 
 TEST(Launchers, ExactlyTheMembersAskedFor) {
   EXPECT_EQ(exactly(cluster(), std::nullopt)->size(), 2u)
-      << "those that are drained or of another cluster do not count";
+      << "those that are drained, of another cluster or without a record do not count";
   EXPECT_EQ(exactly(cluster(), 2)->size(), 2u);
   const auto wrong = exactly(cluster(), 3);
   ASSERT_FALSE(wrong.has_value());
@@ -96,7 +101,7 @@ TEST(Launchers, MembersAreCalledByNetworkAndAddress) {
   EXPECT_EQ(hosts({.network = "storage", .by_address = true}), "worker1.tf.local is not in the network storage");
   const auto found = called(slots, {.network = "fabric", .by_address = true});
   EXPECT_EQ(tensorflowConfig(*found, 0, "w", 1)["cluster"]["w"], json({"[fd01::1]:1"}));
-  EXPECT_EQ(called(cluster().usable(), {.network = {}, .by_address = true}).error().message,
+  EXPECT_EQ(called({HeldSlot::of(json{{"name", "worker4.tf.local."}})}, {.network = {}, .by_address = true}).error().message,
             "worker4.tf.local has no address");
 }
 
