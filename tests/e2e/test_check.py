@@ -90,8 +90,11 @@ def test_a_sick_machine_leaves_dns_and_comes_back(etcd, nodes, directory):
         assert answers(other, NAMES[0]) == [] and cluster(node)["drained"]
         Handler.status = 500
         wait_until(lambda: cluster(node)["out"], 20, node.logs)
-        assert run(node, "undrain")[0] == 0
+        assert re.search(r"this node, drained$", run(node, "members")[1], re.MULTILINE)
+        assert re.search(r"but sick: its addresses are not in DNS: .*answers 500\n$", run(node, "undrain")[1])
         assert answers(other, NAMES[0]) == [] and not cluster(node)["drained"]
+        assert re.search(r"this node, sick$", run(node, "members")[1], re.MULTILINE)
+        assert re.search(r" drained or sick$", run(other, "members")[1], re.MULTILINE)
         Handler.status = 302
         comes()
     finally:

@@ -350,18 +350,27 @@ void ClusterReport::ask(const Done& done, const Ask& what) const {
 
 void ClusterReport::readMembers(const Done& done) const {
   const auto describe_all = [done, pattern = pattern(), zone = settings_.pattern.zone(),
-                             limit = settings_.pattern.limit()](const store::StoreResult<naming::Roster>& roster) {
+                             limit = settings_.pattern.limit()](const store::StoreResult<naming::Roster>& roster,
+                                                                bool is_sick) {
     if (!roster) return done(failure(roster.error()));
     json slots = json::array();
     json reserved = json::array();
-    for (const RosterSlot& slot : roster->slots) (slot.reserved ? reserved : slots).push_back(describe(slot, zone));
+    for (const RosterSlot& slot : roster->slots) {
+      json described = describe(slot, zone);
+      if (slot.own) described["sick"] = is_sick;
+      (slot.reserved ? reserved : slots).push_back(std::move(described));
+    }
     done(json{{"pattern", pattern},
               {"limit", limit},
               {"generation", roster->generation ? json(*roster->generation) : json(nullptr)},
               {"slots", std::move(slots)},
               {"reserved", std::move(reserved)}});
   };
-  ask(done, [&](naming::Member& member) { member.readRoster(describe_all); });
+  ask(done, [&](naming::Member& member) {
+    // Of another node only its own server knows whether an operator or its checks have taken its addresses out.
+    const bool is_sick = member.health().out && !member.isDrained();
+    member.readRoster([describe_all, is_sick](const auto& roster) { describe_all(roster, is_sick); });
+  });
 }
 
 void ClusterReport::setDrained(bool drained, const Done& done) const {
