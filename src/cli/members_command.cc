@@ -105,7 +105,7 @@ Reply<std::vector<json>> readGenerations(const Call& call, const std::optional<s
 }
 
 // A line for each roster, as of one moment, and one at the beginning. The server may be away for a while: what happens
-// meanwhile is one change. Ends with an output that nobody reads any more.
+// meanwhile is one change. Ends with an output that cannot be written.
 CommandResult watchMembers(const Call& call, bool by_place) {
   const auto pattern = givenPattern(call.arguments);
   const Deadline deadline(std::nullopt);
@@ -125,7 +125,8 @@ CommandResult watchMembers(const Call& call, bool by_place) {
     if (!said) return outcomeOf(said.error());
     printed = generationsOf(*said);
     if (by_place) orderByPlace(*said);
-    if (!print(STDOUT_FILENO, toLine(*said))) return {};
+    const auto written = print(STDOUT_FILENO, toLine(*said));
+    if (!written) return outcomeOf({.message = fmt::format("cannot print: {}", written.error().message)});
   }
 }
 

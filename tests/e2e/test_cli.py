@@ -227,6 +227,13 @@ def test_a_full_disk_is_an_error(nodes):
         assert "No space left on device" in one_line(result.stderr)
 
 
+def test_a_watch_with_a_full_disk_is_an_error(three):
+    with open("/dev/full", "w", encoding="ascii") as full:
+        result = subprocess.run([binary(), "members", "--watch"], check=False, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
+                                env={**os.environ, "RUNTIME_DIRECTORY": three[0].runtime_directory})
+    assert result.returncode == 2 and "No space left on device" in one_line(result.stderr)
+
+
 def test_a_closed_pipe_ends_it_as_any_program():
     read, write = os.pipe()
     os.close(read)
