@@ -255,6 +255,8 @@ class Supervisor {
 CommandResult execute(const Call& call) {
   std::vector<std::string> words = call.arguments.words();
   if (words.front().empty()) return {.code = 127, .out = {}, .err = "the name of the command is empty\n"};
+  if (call.arguments.has("barrier") && call.arguments.has("members"))
+    return {.code = kFailed, .out = {}, .err = "--barrier and --members are one: give only one of them\n"};
   const auto reaction = reactionOf(call.arguments);
   if (!reaction) return {.code = kFailed, .out = {}, .err = reaction.error().message + '\n'};
   auto cluster = awaitName(call, Deadline(call.arguments.duration("timeout")));

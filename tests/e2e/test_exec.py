@@ -103,6 +103,8 @@ def test_exit_codes_are_the_jobs(node):
         code, _, err = run(node, "exec", "--on-change", wrong, "--", "true")
         assert code == 2 and "--on-change" in err
     assert run(node, "exec", "--settle=1s", "--", "true")[0] == 2
+    code, _, err = run(node, "exec", "--barrier=1", "--members=3", "--", "true")
+    assert code == 2 and "--barrier and --members" in one_line(err)
 
 
 def test_a_barrier_waits_for_members(etcd, nodes, node, background):
