@@ -156,9 +156,19 @@ cli::Reply<nlohmann::json> askServer(const std::optional<std::string>& socket) {
   return cli::LocalNode(socket, control::socketDirectory()).get("/v1/status", kServerPatience);
 }
 
+// Somebody has its socket.
+bool isThere(const std::optional<std::string>& socket) {
+  const auto path = cli::LocalNode(socket, control::socketDirectory()).socketPath();
+  return path && ::access(path->c_str(), W_OK) == 0 && cli::isListenedAt(*path);
+}
+
 Findings checkServer(const std::optional<std::string>& socket) {
   const auto status = askServer(socket);
   if (status) return judgeStatus(*status, IDETCD_VERSION);
+  if (isThere(socket)) {
+    return {{Severity::kError, fmt::format("the server runs, but gives no answer: {}", status.error().message),
+             "journalctl -u idetcd, and the state of the process in ps, say what it waits for; else systemctl restart idetcd"}};
+  }
   return {{socket ? Severity::kError : Severity::kNote, fmt::format("no server answers: {}", status.error().message),
            "systemctl enable --now idetcd; journalctl -u idetcd says why it does not run"}};
 }

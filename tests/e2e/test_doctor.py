@@ -350,6 +350,10 @@ def test_a_server_that_is_degraded(directory, free_port, etcd, nodes):
     report = report_until(where, text, lambda one: "degraded: " in str(one.of("server")))
     assert report.has("server", "warning", "degraded: ") and report.has("etcd", "error", etcd.endpoint)
     assert Report(where, text, "--socket", "/nowhere.sock").has("server", "error", "/nowhere.sock")
+    node.pause()
+    found = Report(where, text).has("server", "error", "the server runs, but gives no answer")
+    assert "enable" not in found["fix"]
+    node.resume()
 
 
 @pytest.mark.etcd
