@@ -231,6 +231,15 @@ def test_a_file_without_servers_is_enough_beside_a_server(directory):
     assert code == 1 and "empty.conf: there is no server in it" in stderr
 
 
+def test_a_state_directory_that_nobody_can_write(directory):
+    text = ". {\n idetcd {\n  endpoint http://127.0.0.1:1\n  pattern w{{.ID}}.tf.\n  state state\n }\n}\n"
+    os.mkdir(os.path.join(directory, "state"), 0o755)
+    assert validate(directory, text)[0] == 0
+    os.chmod(os.path.join(directory, "state"), 0o555)
+    code, _, stderr = validate(directory, text)
+    assert code == 1 and "Corefile:5" in stderr and "state: its mode lets nobody write; write: the path" in stderr
+
+
 # What is wrong with the line of a directive hides nothing of its block.
 HEADS = """. {
     idetcd here {

@@ -277,7 +277,7 @@ def test_the_state_directory(directory, free_port):
 
     def mounted(options):
         return ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs -o {options} none "{state}" && exec "$@"', "sh"]
-    assert Report(directory, text, prefix=mounted("ro")).has("state", "error", "read-only")
+    assert Report(directory, text, prefix=mounted("ro")).has("Corefile", "error", "Read-only file system")
     assert Report(directory, text, prefix=mounted("size=1m")).has("state", "error", "MiB left")
     assert Report(directory, text, prefix=mounted("size=16m")).has("state", "warning", "MiB left")
 

@@ -1,4 +1,8 @@
 // The directive `idetcd`: the names of a cluster, and this node's own among them.
+#include <filesystem>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
 #include "config/directive_cursor.h"
 #include "control/local_socket.h"
 #include "directive/hosts/hosts.h"
@@ -56,11 +60,29 @@ Result<std::vector<SocketAddress>> listeningAddresses(const resolve::Block& bloc
   return all;
 }
 
+// Why no user can write there; empty: one may, as far as that shows without being that one.
+std::string obstacleOf(const std::string& directory) {
+  std::filesystem::path there = directory;
+  struct stat status {};
+  while (::stat(there.c_str(), &status) != 0 && errno == ENOENT && there.has_relative_path()) there = there.parent_path();
+  struct statvfs disk {};
+  if (::statvfs(there.c_str(), &disk) == 0 && (disk.f_flag & ST_RDONLY) != 0) return std::strerror(EROFS);
+  constexpr mode_t kAnyWrite = S_IWUSR | S_IWGRP | S_IWOTH;
+  const bool is_itself = ::stat(directory.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+  return is_itself && (status.st_mode & kAnyWrite) == 0 ? "its mode lets nobody write" : "";
+}
+
 void checkFiles(config::NamedFiles& files) {
   checkEtcdTls(files);
   files.checkDirectories("state");
   for (const auto& [words, number] : files.lines()) {
-    if (words.size() != 2 || words.front() != "secret") continue;
+    if (words.size() != 2) continue;
+    if (words.front() == "state") {
+      const std::string why = obstacleOf(words.back());
+      if (!why.empty())
+        files.add(number, fmt::format("{}: {}; write: the path of a directory that can be written", words.back(), why));
+    }
+    if (words.front() != "secret") continue;
     const auto text = files.read(words.back(), number);
     if (!text) continue;
     if (const auto secret = founding::Secret::parse(*text); !secret) files.add(number, secret.error().message);
