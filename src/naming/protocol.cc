@@ -30,7 +30,9 @@ Protocol::Protocol(runtime::Scheduler& scheduler, store::Store& store, RandomSou
       keeper_(context_, options_.claim, options_.exit_when_full, records, own_key_, confirmation_, options_.on_refused,
               [this] { changed(); }),
       relay_(context_, relayOptions(), [&records] { return records.size(); }),
-      roster_(context_, options_.claim.pattern, times_, generation_, keeper_) {}
+      roster_(context_, options_.claim.pattern, times_, generation_, keeper_) {
+  counters_.setWatch(false);
+}
 
 Confirmation::Options Protocol::confirmationOptions() const {
   Confirmation::Options made{
@@ -80,7 +82,6 @@ void Protocol::changed() {
 
 void Protocol::start(const std::shared_ptr<void>& owner) {
   const auto spawn = [this, &owner](Task<void> task) { return scheduler_.spawn(withOwner(owner, std::move(task))); };
-  counters_.setWatch(false);
   spawn(mirror_.run());
   spawn(mirror_.reconcileRegularly());
   spawn(mirror_.watchFreshness());

@@ -844,6 +844,7 @@ std::string Voting::Impl::noRecovery() const {
                          : is_published ? me() != nullptr && !me()->learner
                                         : std::ranges::find(known, options.uuid, &founding::Voter::uuid) != known.end();
   if (!has_voted) return "this machine does not vote, so its data may be old: run it on one that does";
+  if (reach == Reach::kUnknown) return "it is not known yet whether the voters are reached: try again in some seconds";
   if (reach != Reach::kAway) return "the voters are reached, or were a moment ago: nothing is lost";
   const nanoseconds left = options.leases_end - (thread.now() - *away_since);
   if (left <= 0s) return {};
