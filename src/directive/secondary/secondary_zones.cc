@@ -11,6 +11,7 @@ namespace {
 constexpr std::chrono::seconds kFirstWait{1};
 constexpr std::chrono::seconds kLongestWait{10};
 constexpr std::chrono::hours kWithoutChanges{24};
+constexpr std::chrono::seconds kNotifiedLead{10};  // before zones of which no primary has notified: these have their turn, too
 constexpr std::chrono::seconds kNotifiedWait{1};  // since the last question: anyone may send a NOTIFY in a primary's name
 constexpr std::chrono::seconds kShortest{1};  // refresh and retry
 constexpr std::chrono::hours kLongest{24};
@@ -48,14 +49,15 @@ KeptCopies::Copy KeptCopies::find(const Keys& keys) const {
   for (const std::string& key : keys) {
     const auto found = copies_.find(key);
     if (found == copies_.end()) continue;
-    if (auto zone = found->second.zone.lock()) return {std::move(zone), found->second.confirmed_at};
+    if (auto zone = found->second.zone.lock())
+      return {std::move(zone), found->second.confirmed_at, found->second.of_others || key != keys.front()};
   }
   return {};
 }
 
 void KeptCopies::put(const Keys& keys, const Copy& copy) {
   const std::lock_guard lock(mutex_);
-  for (const std::string& key : keys) copies_[key] = {copy.zone, copy.confirmed_at};
+  for (const std::string& key : keys) copies_[key] = {copy.zone, copy.confirmed_at, copy.of_others};
 }
 
 SecondaryPlaces::Place SecondaryPlaces::place(size_t& count, size_t most) {
@@ -103,7 +105,7 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
         strand_(context_.executor->makeStrand()),
         kept_(context_.kept.find(keysOf(zone, settings))) {
     if (!kept_.zone) return;
-    context_.kept.put(keysOf(zone, settings), kept_);
+    if (!kept_.of_others) context_.kept.put(keysOf(zone, settings), kept_);
     counters_.serial.set(kept_.zone->serial());
     // The last configuration may have taken it over after putKept().
     context_.set->put({name_, settings_.fallthrough, kept_.zone});
@@ -113,7 +115,7 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
   bool isRunning() const { return is_building_ || transfer_ != nullptr; }
   bool isDue(BootClock::time_point now) const { return !isRunning() && now >= next_; }
   // Of those that are due, the least is next.
-  auto rank() const { return std::pair(!is_urgent_, next_); }
+  BootClock::time_point rank() const { return is_urgent_ ? next_ - kNotifiedLead : next_; }
 
   void onNotify(const IpAddress& from) {
     const auto is_from = [&from](const SocketAddress& primary) { return primary.ip.unmapped() == from.unmapped(); };
@@ -180,7 +182,7 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
 
   void askForZone() {
     changes_unanswered_ = false;
-    const bool whole = !kept_.zone || BootClock::now() < whole_until_[primary_];
+    const bool whole = !kept_.zone || kept_.of_others || BootClock::now() < whole_until_[primary_];
     ask(whole ? dns::RrType::kAxfr : dns::RrType::kIxfr);
   }
 
@@ -200,7 +202,8 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
     if (transfer->type() != dns::RrType::kSoa) return onTransferred(transfer->answer(), std::move(result));
     context_.places.note(primary(), transfer->answer() != IncomingTransfer::Answer::kNone);
     if (!result) return onFailed(result.error().message);
-    if (kept_.zone && !zones::isLaterSerial(transfer->serial(), kept_.zone->serial())) return onConfirmed(kept_.zone);
+    const bool is_ours = kept_.zone && !kept_.of_others;
+    if (is_ours && !zones::isLaterSerial(transfer->serial(), kept_.zone->serial())) return onConfirmed(kept_.zone);
     is_newer_ = true;
     leave();
   }
@@ -212,7 +215,7 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
     if (!result && answer == Answer::kChanges) whole_until_[primary_] = BootClock::time_point::max();  // they broke off
     if (!result) return onFailed(result.error().message);
     const auto changed = answer == Answer::kChanges ? kept_.zone : nullptr;
-    const auto before = context_.keeps_changes ? kept_.zone : nullptr;
+    const auto before = context_.keeps_changes && !kept_.of_others ? kept_.zone : nullptr;
     is_building_ = true;
     std::string from = fmt::format("{} from {}", name_.toString(), primary().toString());
     const bool taken = strand_->submit([weak = weak_from_this(), name = name_, from = std::move(from),
@@ -231,6 +234,10 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
   void onBuilt(const Built& zone, bool of_changes) {
     is_building_ = false;
     if (!zone) return of_changes ? askForAll(zone.error().message) : onFailed(zone.error().message);
+    const bool is_ours = kept_.zone && !kept_.of_others;
+    // Behind one address there may be several servers.
+    if (is_ours && !zones::isLaterSerial((*zone)->serial(), kept_.zone->serial()))
+      return onFailed(fmt::format("the zone that it has sent has serial {}, and {} is here", (*zone)->serial(), kept_.zone->serial()));
     noteWhole();
     counters_.transfers.add();
     counters_.serial.set((*zone)->serial());

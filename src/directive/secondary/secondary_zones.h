@@ -2,12 +2,13 @@
 //
 //   no copy yet         asked again after 1 s, and each time after twice as long, up to 10 s; answered with SERVFAIL
 //   copy                its serial is asked for after `refresh`, or after `retry` where no primary has answered
+//   that of others      served until one of these primaries has sent its zone as a whole, whatever its serial
 //   older than `expire` SERVFAIL; not before it was asked for again
 //
 // A zone is asked for in turns: a primary's serial, with a place of this primary; then, if it is a later one, the zone itself,
-// with a place of all transfers besides. So silent primaries hold no place but their own. Of the zones that wait, those of
-// which a primary has notified come first, then the one that has waited longest. The primaries are asked one after the other,
-// until one answers. A zone that cannot be used leaves the copy as it is. On its loop's thread, but putKept().
+// with a place of all transfers besides. So silent primaries hold no place but their own. Of the zones that wait, the one
+// that has waited longest comes next; one of which a primary has notified counts as having waited 10 s more. The primaries are
+// asked one after the other, until one answers. A zone that cannot be used leaves the copy as it is. On its loop's thread, but putKept().
 #pragma once
 
 #include "base/executor.h"
@@ -34,6 +35,7 @@ class KeptCopies final : public resolve::ProcessState {
   struct Copy {
     std::shared_ptr<const zones::Zone> zone{};
     BootClock::time_point confirmed_at{};  // when a primary had this serial
+    bool of_others = false;                // of other primaries, or with another key: the zone of these may be another
   };
 
   explicit KeptCopies(resolve::Process&) {}
@@ -48,6 +50,7 @@ class KeptCopies final : public resolve::ProcessState {
   struct Kept {
     std::weak_ptr<const zones::Zone> zone;
     BootClock::time_point confirmed_at;
+    bool of_others = false;
   };
   mutable std::mutex mutex_;  // guards copies_
   std::map<std::string, Kept> copies_;
