@@ -24,6 +24,11 @@ std::span<const uint8_t> bytesOf(std::string_view text) {
 
 bool isEqual(std::span<const uint8_t> a, std::span<const uint8_t> b) { return std::ranges::equal(a, b); }
 
+// A name that has an address is no alias (RFC 1034 §3.6.2).
+bool hasAddress(std::span<const Service* const> services) {
+  return std::ranges::any_of(services, [](const Service* service) { return service->address.has_value(); });
+}
+
 bool isWildcard(std::string_view label) { return label == "*" || label == "any"; }
 
 // `name` is `zone` or below it.
@@ -211,8 +216,7 @@ bool Lookup::follow(Bytes name, RrType type, Records& to, size_t aliases) {
   const bool exists = findForAddresses(name, services);
   if (aliases == 0) exists_ = exists_ || exists;
   if (addOwn(name, type, services, to)) return true;
-  // A name that has an address is no alias (RFC 1034 §3.6.2).
-  if (std::ranges::any_of(services, [](const Service* service) { return service->address.has_value(); })) return false;
+  if (hasAddress(services)) return false;
   bool has_alias = false;
   const uint64_t from = hashBytes(name.data(), name.size(), seed_) + dns::code(type);
   for (const bool outside : {false, true}) {
@@ -392,9 +396,11 @@ bool Lookup::findNameServers() {
   return true;
 }
 
-// Of the key itself: the first host that is a name as CNAME, all as PTR.
+// Of the key itself: the first host that is a name as CNAME, where the name has no address; all as PTR.
 bool Lookup::findExact(Bytes name, RrType type) {
   Services services;
+  if (type == RrType::kCname && findForAddresses(name, services) && hasAddress(services)) return true;
+  services.clear();
   const bool exists = find(name, false, services);
   uint32_t ttl = std::numeric_limits<uint32_t>::max();
   for (const Service* service : services) {

@@ -41,7 +41,10 @@ def test_a_name_with_an_address_is_no_alias(etcd, nodes):
     service(etcd, "x.other.sky.test", host="2001:db8::1", text="theirs")
     node = nodes.start(block(etcd))
     wait_answers(node, "mix.sky.test", ["192.0.2.77"])
-    for rdtype in ("AAAA", "TXT"):
+    service(etcd, "mix.sky.test", host="other.sky.test")
+    service(etcd, "late.sky.test", host="192.0.2.78")
+    wait_answers(node, "late.sky.test", ["192.0.2.78"])  # what came before is there
+    for rdtype in ("AAAA", "TXT", "CNAME"):
         response = ask(node, "mix.sky.test", rdtype)
         assert rcode(response) == "NOERROR" and not response.answer and response.authority, rdtype
     etcd.delete(key("a.mix.sky.test"))
