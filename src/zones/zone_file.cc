@@ -284,9 +284,11 @@ class FileReader {
     std::vector<Word> expanded;
     for (size_t i = 0; i < texts.size(); ++i) expanded.push_back({texts[i], words[i].quoted});
     // As BIND reads it, one word in quotes is all of DATA: MX "10 mail$", TXT "a \"b $\"".
-    const std::string text = withQuotes(texts.back());
+    const Word& before_last = words[words.size() - 2];
+    const bool is_quoted = words.back().quoted && !before_last.quoted && dns::kTypeNames.parse(before_last.text).has_value();
+    const std::string text = is_quoted ? withQuotes(texts.back()) : std::string();
     MasterScanner data(text);
-    if (words.back().quoted && dns::kTypeNames.parse(texts[texts.size() - 2])) {
+    if (is_quoted) {
       if (const auto scanned = data.next(); !scanned) return tl::unexpected(scanned.error());
       expanded.pop_back();
       expanded.insert(expanded.end(), data.words().begin(), data.words().end());

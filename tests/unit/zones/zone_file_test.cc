@@ -73,10 +73,12 @@ TEST(ZoneFile, Generate) {
   const auto quoted = zoneWith(R"($GENERATE 1-2 m$ MX "0 mail$"
 $GENERATE 1-1 t TXT "a $ \"c d\""
 $GENERATE 1-1 u TXT "a $" "b"
+$GENERATE 1-1 v TXT "a" "b c"
 )");
   EXPECT_EQ(answerOf(*quoted, "m2.example.", 15), Texts{"m2.example. 300 MX mail2.example."}) << "as BIND reads it";
   EXPECT_EQ(answerOf(*quoted, "t.example.", 16), Texts{"t.example. 300 TXT 8"}) << "bytes: three strings";
   EXPECT_EQ(answerOf(*quoted, "u.example.", 16), Texts{"u.example. 300 TXT 6"}) << "two, as they were written";
+  EXPECT_EQ(answerOf(*quoted, "v.example.", 16), Texts{"v.example. 300 TXT 6"}) << "the first is no type";
   EXPECT_NE(errorOf("$GENERATE 1-2000000 h$ A 192.0.2.1\n").find("db:5: more than 1000000"), std::string::npos);
   EXPECT_NE(errorOf("$GENERATE 2-1 h$ A 192.0.2.1\n").find("no START-STOP"), std::string::npos);
   EXPECT_NE(errorOf("$GENERATE 1-2/0 h$ A 192.0.2.1\n").find("no START-STOP"), std::string::npos);
