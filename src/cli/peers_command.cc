@@ -8,6 +8,8 @@ namespace idetcd::cli {
 
 namespace {
 
+constexpr std::chrono::minutes kRecovery{2};  // etcd starts twice, and ends in order
+
 using nlohmann::json;
 
 std::string stateOf(const json& machine) {
@@ -86,7 +88,7 @@ CommandResult recover(const Call& call, const json& groups) {
   if (!yes && (::isatty(STDIN_FILENO) == 0 || ::isatty(STDERR_FILENO) == 0))
     return refuse(kFailed, "this is no terminal to be asked at, so --yes is needed");
   if (!yes && !isSure(*chosen)) return refuse(kNo, "not confirmed");
-  const auto done = call.node.post(fmt::format("/v1/peers/recover?port={}", wholeAt(*chosen, "port")));
+  const auto done = call.node.post(fmt::format("/v1/peers/recover?port={}", wholeAt(*chosen, "port")), kRecovery);
   if (!done) return outcomeOf(done.error());
   if (call.wantsJson()) return {.code = kGood, .out = toLine(*done), .err = {}};
   return {.code = kGood,
