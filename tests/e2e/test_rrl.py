@@ -75,12 +75,11 @@ def test_names_without_number_are_one(nodes, directory, free_port):
 
     def dropped():
         return Metrics.of(port).sum("idetcd_rrl_dropped_total")
-    before, begin = dropped(), time.monotonic()
+    before = dropped()
     with RawUdp(node.port) as udp:
-        for number in range(30):
+        for number in range(150):
             udp.send(make_query(f"r{number}.c.example.").to_wire())
-        wait_until(lambda: dropped() - before >= 30 - 3 * (2 + time.monotonic() - begin), 5,
-                   "answers that come late are counted, too")
+        wait_until(lambda: dropped() - before >= 60, 20, "answers that come late are counted, too")
     assert [str(exchange(node, make_query(f"f{number}.example.")).answer[0][0]) for number in (5, 6)] == ["192.0.2.5", "192.0.2.6"]
 
 

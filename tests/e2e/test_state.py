@@ -89,9 +89,13 @@ def test_a_drain_that_is_not_written_says_so(etcd, nodes, disk):
     node = nodes.start(with_state(etcd, state))
     wait_says(node, WORKER1)
     wait_remembered(state, WORKER1)
-    disk.fill()
-    code, out, err = run(node, "drain")
-    assert (code, err) == (0, "") and "`state` cannot be written" in out
+
+    def says_so():
+        disk.fill()  # to the end: the node may have replaced a file meanwhile, and may do so again
+        code, out, err = run(node, "drain")
+        assert (code, err) == (0, "")
+        return "`state` cannot be written" in out
+    wait_until(says_so, 15, node.logs)
     assert json.loads(run(node, "drain", "--json")[1])["nodes"][0] == {
         "pattern": "worker{{.ID}}.tf.local.", "name": WORKER1, "drained": True, "lasts": "process", "state_written": False}
     assert "`state` cannot be written" in run(node, "undrain")[1]

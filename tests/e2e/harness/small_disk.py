@@ -16,7 +16,7 @@ class SmallDisk:
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", self.path], check=True)
 
     def fill(self):
-        with open(self._ballast, "wb", buffering=0) as file:
+        with open(self._ballast, "ab", buffering=0) as file:
             try:
                 while True:
                     file.write(bytes(4096))
