@@ -272,7 +272,8 @@ def test_a_move_that_is_given_up_leaves_the_names_where_they_were(machines):
         finish(cluster, ENDPOINT)
         wait_name(node, name)
     assert not watch.wrong, "\n".join(watch.wrong)
-    assert int(cluster.identity(node)["IDETCD_TOKEN"]) >= int(token)
+    after = wait_until(lambda: (cluster.identity(node) or {}).get("IDETCD_TOKEN"), 5, "the identity, which is written anew")
+    assert int(after) >= int(token)
     assert answers(node, name, host=node.host) == [node.host]
     seen = Metrics.of(cluster.metrics, host=node.host)
     assert seen.sum("idetcd_moving") == 0 and seen.sum("idetcd_moved") == 0
