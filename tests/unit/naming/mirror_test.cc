@@ -224,6 +224,7 @@ TEST(Mirror, ResumesAfterAPartition) {
   WiredMirror node(proxy.endpoint());
   node.start();
   ASSERT_TRUE(node.becomes("b.x.", "192.0.2.2"));
+  ASSERT_TRUE(eventually([&] { return node.counters.snapshots.value() == 1u; })) << "one that is broken off would begin anew";
   proxy.cut();
   server.ctl({"del", "a.x."});
   server.ctl({"put", "b.x.", v4("192.0.2.9")});
@@ -245,6 +246,7 @@ TEST(Mirror, TakesANewSnapshotWhenItsPlaceWasCompacted) {
   WiredMirror node(proxy.endpoint());
   node.start();
   ASSERT_TRUE(node.becomes("b.x.", "192.0.2.2"));
+  ASSERT_TRUE(eventually([&] { return node.counters.snapshots.value() == 1u; })) << "one that is broken off would begin anew";
   proxy.cut();
   server.ctl({"del", "a.x."});
   server.ctl({"put", "c.x.", v4("192.0.2.3")});  // the fourth change: revision 5
