@@ -83,9 +83,9 @@ QueryOutcome ZoneHandler::answerFrom(const ServedZone& served, const dns::Query&
   const bool is_above = table_->only() == nullptr && table_->isAbove(query.hash);
   if (answer.kind == zones::ZoneAnswer::Kind::kNoName) return is_above ? QueryOutcome::nextOfAbove() : QueryOutcome::next();
   if (is_above) dns::denyDataOnly(query.message);
-  const bool leads_out = answer.kind == zones::ZoneAnswer::Kind::kAlias && aliases_;
   if (request.wildcard != nullptr) *request.wildcard = answer.wildcard;
-  if (leads_out) return aliases_->complete(query, request, answer.size, answer.wildcard);
+  if (answer.kind == zones::ZoneAnswer::Kind::kAlias && aliases_)
+    return aliases_->complete(query, request, answer.size, answer.wildcard);
   return ordered(query, answer.size);
 }
 

@@ -155,6 +155,8 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
 
  private:
   const SocketAddress& primary() const { return settings_.primaries[primary_]; }
+  // The copy, if it is of these primaries; else null.
+  std::shared_ptr<const zones::Zone> ownZone() const { return kept_.of_others ? nullptr : kept_.zone; }
 
   using Built = Result<std::shared_ptr<const zones::Zone>>;
 
@@ -182,7 +184,7 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
 
   void askForZone() {
     changes_unanswered_ = false;
-    const bool whole = !kept_.zone || kept_.of_others || BootClock::now() < whole_until_[primary_];
+    const bool whole = !ownZone() || BootClock::now() < whole_until_[primary_];
     ask(whole ? dns::RrType::kAxfr : dns::RrType::kIxfr);
   }
 
@@ -202,8 +204,8 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
     if (transfer->type() != dns::RrType::kSoa) return onTransferred(transfer->answer(), std::move(result));
     context_.places.note(primary(), transfer->answer() != IncomingTransfer::Answer::kNone);
     if (!result) return onFailed(result.error().message);
-    const bool is_ours = kept_.zone && !kept_.of_others;
-    if (is_ours && !zones::isLaterSerial(transfer->serial(), kept_.zone->serial())) return onConfirmed(kept_.zone);
+    const auto own = ownZone();
+    if (own && !zones::isLaterSerial(transfer->serial(), own->serial())) return onConfirmed(own);
     is_newer_ = true;
     leave();
   }
@@ -215,7 +217,7 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
     if (!result && answer == Answer::kChanges) whole_until_[primary_] = BootClock::time_point::max();  // they broke off
     if (!result) return onFailed(result.error().message);
     const auto changed = answer == Answer::kChanges ? kept_.zone : nullptr;
-    const auto before = context_.keeps_changes && !kept_.of_others ? kept_.zone : nullptr;
+    const auto before = context_.keeps_changes ? ownZone() : nullptr;
     is_building_ = true;
     std::string from = fmt::format("{} from {}", name_.toString(), primary().toString());
     const bool taken = strand_->submit([weak = weak_from_this(), name = name_, from = std::move(from),
@@ -234,10 +236,9 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
   void onBuilt(const Built& zone, bool of_changes) {
     is_building_ = false;
     if (!zone) return of_changes ? askForAll(zone.error().message) : onFailed(zone.error().message);
-    const bool is_ours = kept_.zone && !kept_.of_others;
     // Behind one address there may be several servers.
-    if (is_ours && !zones::isLaterSerial((*zone)->serial(), kept_.zone->serial()))
-      return onFailed(fmt::format("the zone that it has sent has serial {}, and {} is here", (*zone)->serial(), kept_.zone->serial()));
+    if (const auto own = ownZone(); own && !zones::isLaterSerial((*zone)->serial(), own->serial()))
+      return onFailed(fmt::format("the zone that it has sent has serial {}, and {} is here", (*zone)->serial(), own->serial()));
     noteWhole();
     counters_.transfers.add();
     counters_.serial.set((*zone)->serial());

@@ -8,7 +8,8 @@
 // A zone is asked for in turns: a primary's serial, with a place of this primary; then, if it is a later one, the zone itself,
 // with a place of all transfers besides. So silent primaries hold no place but their own. Of the zones that wait, the one
 // that has waited longest comes next; one of which a primary has notified counts as having waited 10 s more. The primaries are
-// asked one after the other, until one answers. A zone that cannot be used leaves the copy as it is. On its loop's thread, but putKept().
+// asked one after the other, until one answers. A zone that cannot be used leaves the copy as it is. On its loop's thread, but
+// putKept().
 #pragma once
 
 #include "base/executor.h"
