@@ -18,7 +18,7 @@ from harness import xdp
 from harness.mutations import Queries, body, without_id
 from harness.processes import wait_until
 from harness.xdp import (CLIENT4, CLIENT6, INTERFACE, LONGEST, LOOPBACK4, LOOPBACK6, METRICS, PLAIN_METRICS, PLAIN_PORT, PORT, SECOND4,
-                         SECOND6, SERVER4, SERVER6, Client, Site, Stream, Wire, frozen)
+                         SECOND6, SERVER4, SERVER6, SOURCE_PORTS, Client, Site, Stream, Wire, frozen)
 
 pytestmark = pytest.mark.skipif(xdp.unavailable() is not None, reason=str(xdp.unavailable()))
 
@@ -282,7 +282,8 @@ def test_answered_over_veth_in_and_behind_the_driver(site, nodes, mode):
     pair = Pair(site, nodes, interfaces=f"{INTERFACE} {{\n        {mode}\n    }}", watched=INTERFACE)
     bodies = sized_queries()
     for host in (SERVER4, SERVER6):
-        with site.outside.entered(), Client(host) as client, Stream(host, PLAIN_PORT) as other, Stream(host, PORT) as ours:
+        with (site.outside.entered(), Client(host, source_port=SOURCE_PORTS[0]) as client, Stream(host, PLAIN_PORT) as other,
+              Stream(host, PORT, SOURCE_PORTS[1]) as ours):
             assert_answers_alone(pair, client)
             ours.WINDOW = other.WINDOW = 64  # a veth's queue is short
             expected = other.responses(bodies, BARRIER[2:])
@@ -300,7 +301,7 @@ def test_clients_whose_device_makes_no_checksums(site, nodes, mode):
     far = site.neighbour("far", "198.51.100.2", "2001:db8:9::2", "198.51.100.1", "2001:db8:9::1")
     cases = ["A", "AAAA", "NXDOMAIN", "NODATA of TXT", "PTR of IPv4", "EDNS"]
     for host in (SERVER4, SERVER6):
-        with far.entered(), Client(host) as client:
+        with far.entered(), Client(host, source_port=SOURCE_PORTS[0]) as client:
             expected = {case: client.ask(ANSWERED[case], PLAIN_PORT) for case in cases}
             with pair.kernel.counting(len(cases)), frozen(pair.node):
                 found = {case: client.ask(ANSWERED[case]) for case in cases}
