@@ -448,7 +448,7 @@ Result<void> readName(std::string_view text, const dns::Name& origin, bool fold,
 }
 
 std::optional<uint32_t> parseTtl(std::string_view text) {
-  constexpr uint64_t kMost = 0x7fffffff;
+  constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();
   uint64_t sum = 0;
   while (!text.empty()) {
     size_t digits = 0;
@@ -490,8 +490,9 @@ Result<RecordHead> readRecordHead(std::span<const Word> words) {
     if (words.empty()) return fail("a record without a type");
     const std::string_view word = words.front().text;
     if (!head.ttl && !word.empty() && isDigit(word.front())) {
-      head.ttl = parseTtl(word);
-      if (!head.ttl) return fail(fmt::format("'{}' is no TTL", printable(word)));
+      const auto ttl = parseTtl(word);
+      if (!ttl) return fail(fmt::format("'{}' is no TTL", printable(word)));
+      head.ttl = effectiveTtl(*ttl);
     } else if (const auto rr_class = has_class ? std::nullopt : dns::kClassNames.parse(word)) {
       if (*rr_class != dns::code(dns::RrClass::kIn))
         return fail(fmt::format("class {}: there is only IN", dns::kClassNames.toString(*rr_class)));

@@ -24,12 +24,14 @@ struct WireName {
 // `@` is the origin; a name without a dot at its end is below it.
 Result<void> readName(std::string_view text, const dns::Name& origin, bool fold, WireName& name);
 
-// Seconds, or numbers with units: 1h30m (s, m, h, d, w). At most 2^31 - 1 (RFC 2181 §8).
+// Seconds, or numbers with units: 1h30m (s, m, h, d, w). At most 2^32 - 1.
 std::optional<uint32_t> parseTtl(std::string_view text);
+// A TTL above 2^31 - 1 counts as 0 (RFC 2181 §8).
+constexpr uint32_t effectiveTtl(uint32_t seconds) { return seconds > 0x7fffffff ? 0 : seconds; }
 
 // TTL and class, in any order or left out, in front of the type of a record. The only class is IN.
 struct RecordHead {
-  std::optional<uint32_t> ttl{};
+  std::optional<uint32_t> ttl{};        // effective
   std::span<const Word> type_and_data;  // at least one word
 };
 Result<RecordHead> readRecordHead(std::span<const Word> words);

@@ -224,7 +224,6 @@ Result<bool> TransferReader::add(std::span<const uint8_t> message) {
 Result<std::unique_ptr<Zone>> buildZone(const dns::Name& origin, HashSeed seed,
                                         const TransferReader::Messages& messages, const std::string& from,
                                         const std::shared_ptr<const Zone>& copy) {
-  constexpr uint32_t kMaxTtl = 0x7fffffff;  // RFC 2181 §8
   TransferCourse course(copy ? std::optional(copy->serial()) : std::nullopt);
   Changes changes(copy ? std::max(copy->recordCount(), kFewChanges) : 0);
   ZoneBuilder builder(origin, seed);
@@ -245,8 +244,7 @@ Result<std::unique_ptr<Zone>> buildZone(const dns::Name& origin, HashSeed seed,
       if (const auto good = is_soa ? course.addSoa(ZoneCopy::serialOf(rdata.bytes())) : course.addOther(); !good)
         return tl::unexpected(good.error());
       if (is_soa && std::exchange(has_soa, true)) continue;
-      const uint32_t ttl_seconds = record.ttl > kMaxTtl ? 0 : record.ttl;
-      const FileRecord one{owner.wire(), record.type, ttl_seconds, rdata.bytes()};
+      const FileRecord one{owner.wire(), record.type, effectiveTtl(record.ttl), rdata.bytes()};
       const auto added = course.isIncremental() ? changes.add(one, course.isRemoving()) : builder.add(one, place);
       if (!added) return fail(fmt::format("{}: {}", from, added.error().message));
     }

@@ -196,7 +196,7 @@ class FileReader {
     if (!isZoneType(*type))
       return fail(fmt::format("type {} is not for zones", dns::kTypeNames.toString(*type)));
     if (auto read = readRdata(*type, words.subspan(1), state.origin, rdata_); !read) return read;
-    if (*type == dns::code(dns::RrType::kSoa)) ttls_.minimum = dns::load32(rdata_.data() + rdata_.size() - 4);
+    if (*type == dns::code(dns::RrType::kSoa)) ttls_.minimum = effectiveTtl(dns::load32(rdata_.data() + rdata_.size() - 4));
     if (!ttl) ttl = ttls_.stated ? ttls_.stated : ttls_.last ? ttls_.last : ttls_.minimum;
     if (!ttl) return fail("there is no TTL: write $TTL SECONDS before the first record");
     ttls_.last = ttl;
@@ -224,7 +224,7 @@ class FileReader {
     if (name == "$TTL") {
       const auto ttl = words.size() == 2 ? parseTtl(words[1].text) : std::nullopt;
       if (!ttl) return fail("write: $TTL SECONDS, like 3600 or 1h");
-      ttls_.stated = ttl;
+      ttls_.stated = effectiveTtl(*ttl);
       return {};
     }
     if (name == "$INCLUDE") return include(words, state);

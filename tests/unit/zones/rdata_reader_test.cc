@@ -142,8 +142,10 @@ TEST(RdataReader, Ttls) {
   EXPECT_EQ(parseTtl("0"), 0u);
   EXPECT_EQ(parseTtl("1h30m"), 5400u);
   EXPECT_EQ(parseTtl("1W2D"), 777600u);
-  EXPECT_EQ(parseTtl("2147483647"), 2147483647u);
-  for (const char* wrong : {"2147483648", "1x", "h", "-1"}) EXPECT_FALSE(parseTtl(wrong)) << wrong;
+  EXPECT_EQ(parseTtl("4294967295"), 4294967295u);
+  EXPECT_EQ(effectiveTtl(2147483647), 2147483647u);
+  EXPECT_EQ(effectiveTtl(2147483648), 0u);
+  for (const char* wrong : {"4294967296", "10000w", "1x", "h", "-1"}) EXPECT_FALSE(parseTtl(wrong)) << wrong;
 }
 
 }  // namespace

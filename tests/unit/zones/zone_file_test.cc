@@ -60,6 +60,18 @@ TEST(ZoneFile, WithoutTtl) {
             "db:1: there is no TTL: write $TTL SECONDS before the first record");
 }
 
+// BIND, and any client of what Knot sends.
+TEST(ZoneFile, ATtlThatIsTooLargeCountsAsZero) {
+  const auto zone = zoneWith("a 2147483647 A 192.0.2.1\nb 2147483648 A 192.0.2.2\n$TTL 4294967295\nc A 192.0.2.3\n");
+  EXPECT_EQ(answerOf(*zone, "a.example.", 1), Texts{"a.example. 2147483647 A 192.0.2.1"});
+  EXPECT_EQ(answerOf(*zone, "b.example.", 1), Texts{"b.example. 0 A 192.0.2.2"});
+  EXPECT_EQ(answerOf(*zone, "c.example.", 1), Texts{"c.example. 0 A 192.0.2.3"});
+  const auto minimum = parseZone("@ SOA ns m 1 2 3 4 2147483648\n@ NS ns\n");
+  ASSERT_TRUE(minimum) << minimum.error().message;
+  EXPECT_EQ(answerOf(**minimum, "example.", 2), Texts{"example. 0 NS ns.example."});
+  EXPECT_NE(errorOf("a 4294967296 A 192.0.2.1\n").find("'4294967296' is no TTL"), std::string::npos);
+}
+
 TEST(ZoneFile, Generate) {
   const auto zone = zoneWith(
       "$GENERATE 1-5/2 h$ A 192.0.2.$\n$GENERATE 9-10 ${0,3,d}.n 7 IN CNAME x${-9,2,x}\\$\n$GENERATE 255-255 ${0,3,n} "
