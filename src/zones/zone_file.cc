@@ -24,7 +24,7 @@ struct Ttls {
 
 // The value of a variable of $GENERATE: `$`, or `${OFFSET[,WIDTH[,BASE]]}`.
 struct Variable {
-  int64_t offset = 0;
+  int32_t offset = 0;
   unsigned width = 0;
   char base = 'd';
 };
@@ -32,8 +32,8 @@ struct Variable {
 std::optional<Variable> parseVariable(std::string_view text) {
   Variable variable;
   const size_t comma = text.find(',');
-  const auto offset = parseNumber<int64_t>(text.substr(0, comma));
-  if (!offset || *offset < -0x7fffffff || *offset > 0x7fffffff) return std::nullopt;
+  const auto offset = parseNumber<int32_t>(text.substr(0, comma));
+  if (!offset) return std::nullopt;
   variable.offset = *offset;
   if (comma == text.npos) return variable;
   text.remove_prefix(comma + 1);
@@ -48,27 +48,27 @@ std::optional<Variable> parseVariable(std::string_view text) {
   return variable;
 }
 
-// START-STOP[/STEP] of $GENERATE.
+// START-STOP[/STEP] of $GENERATE, from 0 to 2^31 - 1.
 struct Range {
-  uint64_t start;
-  uint64_t stop;
-  uint64_t step;
+  int64_t start;
+  int64_t stop;
+  int64_t step;
 };
 
 std::optional<Range> parseRange(std::string_view text) {
   const size_t dash = std::min(text.find('-'), text.size());
   const size_t slash = std::min(text.find('/'), text.size());
   if (dash >= slash) return std::nullopt;
-  const auto start = parseNumber<uint32_t>(text.substr(0, dash));
-  const auto stop = parseNumber<uint32_t>(text.substr(dash + 1, slash - dash - 1));
+  const auto start = parseNumber<int32_t>(text.substr(0, dash));
+  const auto stop = parseNumber<int32_t>(text.substr(dash + 1, slash - dash - 1));
   if (!start || !stop || *start > *stop) return std::nullopt;
-  const auto step = slash == text.size() ? std::optional<uint32_t>(1) : parseNumber<uint32_t>(text.substr(slash + 1));
-  if (!step || *step == 0) return std::nullopt;
+  const auto step = slash == text.size() ? std::optional<int32_t>(1) : parseNumber<int32_t>(text.substr(slash + 1));
+  if (!step || *step <= 0) return std::nullopt;
   return Range{*start, *stop, *step};
 }
 
 // The last digit first, a label each; as many characters as `width` at least.
-std::string nibbles(uint64_t value, unsigned width, bool upper) {
+std::string nibbles(uint32_t value, unsigned width, bool upper) {
   std::string text;
   while (value != 0 || text.empty() || text.size() < width) {
     if (!text.empty()) text += '.';
@@ -79,25 +79,25 @@ std::string nibbles(uint64_t value, unsigned width, bool upper) {
   return text;
 }
 
-std::string format(const Variable& variable, int64_t iteration) {
-  const int64_t value = iteration + variable.offset;
-  const auto positive = static_cast<uint64_t>(value);
+// A negative value has the digits of its 32 bits where the base is another one than ten, as in BIND.
+std::string format(const Variable& variable, int32_t value) {
+  const auto bits = static_cast<uint32_t>(value);
   switch (variable.base) {
     case 'o':
-      return fmt::format("{:0{}o}", positive, variable.width);
+      return fmt::format("{:0{}o}", bits, variable.width);
     case 'x':
-      return fmt::format("{:0{}x}", positive, variable.width);
+      return fmt::format("{:0{}x}", bits, variable.width);
     case 'X':
-      return fmt::format("{:0{}X}", positive, variable.width);
+      return fmt::format("{:0{}X}", bits, variable.width);
     case 'n':
     case 'N':
-      return nibbles(positive, variable.width, variable.base == 'N');
+      return nibbles(bits, variable.width, variable.base == 'N');
     default:
       return fmt::format("{:0{}}", value, variable.width);
   }
 }
 
-// `text` with the variables replaced; nothing: it is wrong, or a value is negative.
+// `text` with the variables replaced; nothing: it is wrong, or a value is above 2^31 - 1.
 std::optional<std::string> expand(std::string_view text, int64_t iteration) {
   std::string out;
   for (size_t pos = 0; pos < text.size(); ++pos) {
@@ -117,8 +117,9 @@ std::optional<std::string> expand(std::string_view text, int64_t iteration) {
         variable = *parsed;
         pos = end;
       }
-      if (iteration + variable.offset < 0) return std::nullopt;
-      out += format(variable, iteration);
+      const int64_t value = iteration + variable.offset;
+      if (value > std::numeric_limits<int32_t>::max()) return std::nullopt;
+      out += format(variable, static_cast<int32_t>(value));
     }
   }
   return out;
@@ -265,10 +266,10 @@ class FileReader {
     if (words.size() < 5) return fail("write: $GENERATE START-STOP[/STEP] OWNER [TTL] [CLASS] TYPE DATA");
     const auto range = parseRange(words[1].text);
     if (!range) return fail(fmt::format("'{}' is no START-STOP[/STEP]", printable(words[1].text)));
-    if ((range->stop - range->start) / range->step + 1 > kMaxGenerated)
+    if ((range->stop - range->start) / range->step >= static_cast<int64_t>(kMaxGenerated))
       return fail(fmt::format("more than {} records", kMaxGenerated));
-    for (uint64_t i = range->start; i <= range->stop; i += range->step) {
-      if (auto done = generateOne(words.subspan(2), static_cast<int64_t>(i), state, place); !done) return done;
+    for (int64_t i = range->start; i <= range->stop; i += range->step) {
+      if (auto done = generateOne(words.subspan(2), i, state, place); !done) return done;
     }
     return {};
   }

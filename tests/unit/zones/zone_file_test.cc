@@ -94,8 +94,23 @@ $GENERATE 1-1 v TXT "a" "b c"
   EXPECT_NE(errorOf("$GENERATE 1-2000000 h$ A 192.0.2.1\n").find("db:5: more than 1000000"), std::string::npos);
   EXPECT_NE(errorOf("$GENERATE 2-1 h$ A 192.0.2.1\n").find("no START-STOP"), std::string::npos);
   EXPECT_NE(errorOf("$GENERATE 1-2/0 h$ A 192.0.2.1\n").find("no START-STOP"), std::string::npos);
-  EXPECT_NE(errorOf("$GENERATE 0-1 ${-1} A 192.0.2.1\n").find("no template"), std::string::npos);
   EXPECT_NE(errorOf("$GENERATE 1-300 h$ A 192.0.2.$\n").find("'192.0.2.256' is no IPv4 address"), std::string::npos);
+}
+
+// What named-checkzone makes of them.
+TEST(ZoneFile, GenerateWithNegativeNumbers) {
+  const auto zone = zoneWith(
+      "$GENERATE 0-2 d${-1} A 192.0.2.1\n$GENERATE 0-0 w${-1,4,d} A 192.0.2.2\n$GENERATE 0-0 x${-3,0,x} A 192.0.2.3\n"
+      "$GENERATE 0-0 o${-3,0,o} A 192.0.2.4\n$GENERATE 0-0 ${-3,0,n} A 192.0.2.5\n"
+      "$GENERATE 0-0 m${-2147483648} A 192.0.2.6\n$GENERATE 2147483647-2147483647 l$ A 192.0.2.7\n");
+  for (const char* name : {"d-1", "d0", "d1", "w-001", "xfffffffd", "o37777777775", "d.f.f.f.f.f.f.f", "m-2147483648",
+                           "l2147483647"})
+    EXPECT_EQ(answerOf(*zone, fmt::format("{}.example.", name), 1).size(), 1u) << name;
+  for (const char* range : {"-1-2", "0--2", "0-2147483648", "2147483648-2147483649", "1-2/-1", "1-2/2147483648"})
+    EXPECT_NE(errorOf(fmt::format("$GENERATE {} h$ A 192.0.2.1\n", range)).find("no START-STOP"), std::string::npos) << range;
+  for (const char* offset : {"2147483647", "2147483648", "-2147483649", ""})
+    EXPECT_NE(errorOf(fmt::format("$GENERATE 1-1 h${{{}}} A 192.0.2.1\n", offset)).find("no template"), std::string::npos)
+        << offset;
 }
 
 TEST(ZoneFile, IncludesStayInTheFolder) {
