@@ -15,7 +15,8 @@ using dns::RrType;
 
 constexpr size_t kMaxRdata = 65535;
 
-// A type's fields, a character each. Those of a capital letter but for A, L and N take all words that are left.
+// A type's fields, a character each. Those of a capital letter but for A, I, L and N take all words that are left, and so do
+// i and p.
 //
 //   1 2 4  a number of as many bytes         n N  a name; N keeps its case
 //   a A L  IPv4, IPv6, eight bytes as L64    s    a character-string
@@ -26,20 +27,23 @@ constexpr size_t kMaxRdata = 65535;
 //   g c    numbers of algorithms and certificates, or their mnemonics
 //   E F    EUI-48 and EUI-64                 O    a location
 //   K      a CAA tag                         P    parameters of a service
+//   p      address prefixes of APL           i    IPSECKEY's gateway and key
+//   I R    HIP's identity, its servers
 struct Format {
   uint16_t type;
   std::string_view fields;
 };
 constexpr auto kFormats = std::to_array<Format>({
-    {1, "a"},     {2, "n"},       {3, "n"},     {4, "n"},     {5, "n"},          {6, "nn4tttt"},    {7, "n"},
-    {8, "n"},     {9, "n"},       {12, "n"},    {13, "ss"},   {14, "nn"},        {15, "2n"},        {16, "S"},
-    {17, "nn"},   {18, "2n"},     {19, "s"},    {20, "S"},    {21, "2n"},        {24, "Tg14dd2nB"}, {25, "21gB"},
-    {26, "2nn"},  {27, "sss"},    {28, "A"},    {29, "O"},    {33, "222n"},      {35, "22sssn"},    {36, "2n"},
-    {37, "c2gB"}, {39, "n"},      {43, "2g1X"}, {44, "11X"},  {46, "Tg14dd2nB"}, {47, "NM"},        {48, "21gB"},
-    {49, "B"},    {50, "112hHM"}, {51, "112h"}, {52, "111X"}, {53, "111X"},      {56, "S"},         {59, "2g1X"},
-    {60, "21gB"}, {61, "B"},      {62, "42M"},  {63, "411X"}, {64, "2NP"},       {65, "2NP"},       {99, "S"},
-    {104, "2L"},  {105, "2a"},    {106, "2L"},  {107, "2n"},  {108, "E"},        {109, "F"},        {256, "22Q"},
-    {257, "1KQ"}, {258, "S"},     {261, "S"},   {262, "S"},   {32768, "2g1X"},   {32769, "2g1X"},
+    {1, "a"},        {2, "n"},        {3, "n"},     {4, "n"},       {5, "n"},     {6, "nn4tttt"},    {7, "n"},
+    {8, "n"},        {9, "n"},        {12, "n"},    {13, "ss"},     {14, "nn"},   {15, "2n"},        {16, "S"},
+    {17, "nn"},      {18, "2n"},      {19, "s"},    {20, "S"},      {21, "2n"},   {24, "Tg14dd2nB"}, {25, "21gB"},
+    {26, "2nn"},     {27, "sss"},     {28, "A"},    {29, "O"},      {33, "222n"}, {35, "22sssn"},    {36, "2n"},
+    {37, "c2gB"},    {39, "n"},       {42, "p"},    {43, "2g1X"},   {44, "11X"},  {45, "1i"},        {46, "Tg14dd2nB"},
+    {47, "NM"},      {48, "21gB"},    {49, "B"},    {50, "112hHM"}, {51, "112h"}, {52, "111X"},      {53, "111X"},
+    {55, "IR"},      {56, "S"},       {59, "2g1X"}, {60, "21gB"},   {61, "B"},    {62, "42M"},       {63, "411X"},
+    {64, "2NP"},     {65, "2NP"},     {99, "S"},    {104, "2L"},    {105, "2a"},  {106, "2L"},       {107, "2n"},
+    {108, "E"},      {109, "F"},      {256, "22Q"}, {257, "1KQ"},   {258, "S"},   {261, "S"},        {262, "S"},
+    {32768, "2g1X"}, {32769, "2g1X"},
 });
 static_assert(std::ranges::is_sorted(kFormats, {}, &Format::type));
 
@@ -123,7 +127,7 @@ class Reader {
   }
 
  private:
-  static bool mayBeEmpty(char field) { return field == 'M' || field == 'P' || field == 'X'; }
+  static bool mayBeEmpty(char field) { return std::string_view("MPXpR").find(field) != std::string_view::npos; }
 
   Result<void> readField(char field) {
     using Read = Result<void> (Reader::*)();
@@ -154,6 +158,10 @@ class Reader {
         {'O', &Reader::location},
         {'K', &Reader::tag},
         {'P', &Reader::parameters},
+        {'p', &Reader::prefixes},
+        {'i', &Reader::gatewayAndKey},
+        {'I', &Reader::hostIdentity},
+        {'R', &Reader::names},
     });
     const auto reader = std::ranges::find(kReaders, field, &std::pair<char, Read>::first);
     assert(reader != kReaders.end());
@@ -189,6 +197,13 @@ class Reader {
     WireName wire;
     if (auto read = readName(take(), origin_, fold, wire); !read) return read;
     put(wire.span());
+    return {};
+  }
+
+  Result<void> names() {
+    while (!words_.empty()) {
+      if (auto read = name<false>(); !read) return read;
+    }
     return {};
   }
 
@@ -334,6 +349,69 @@ class Reader {
     return good ? Result<void>() : notA(text, "hardware address");
   }
 
+  Result<void> prefixes() {
+    while (!words_.empty()) {
+      if (auto read = prefix(); !read) return read;
+    }
+    return {};
+  }
+  // [!]FAMILY:ADDRESS/LENGTH, without the zeros at the address's end (RFC 3123 §4, §5).
+  Result<void> prefix() {
+    const std::string_view text = take();
+    const bool negated = text.starts_with('!');
+    const std::string_view item = text.substr(negated ? 1 : 0);
+    const size_t slash = std::min(item.find('/'), item.size());
+    const bool v4 = item.starts_with("1:");
+    const auto address =
+        v4 || item.starts_with("2:") ? IpAddress::parse(item.substr(2, slash - 2)) : std::optional<IpAddress>();
+    const auto length = parseNumber<uint8_t>(item.substr(std::min(slash + 1, item.size())));
+    if (!address || address->isV4() != v4 || !length || *length > 8 * address->size())
+      return notA(text, "address prefix: [!]FAMILY:ADDRESS/LENGTH");
+    size_t size = address->size();
+    while (size > 0 && address->data()[size - 1] == 0) --size;
+    put(v4 ? 1 : 2, 2);
+    put(*length, 1);
+    put((negated ? 0x80 : 0) | size, 1);
+    put({address->data(), size});
+    return {};
+  }
+
+  // TYPE ALGORITHM GATEWAY [KEY] (RFC 4025 §3.1)
+  Result<void> gatewayAndKey() {
+    if (words_.size() < 3) return fail("the data end too early");
+    const std::string_view type_text = words_.front().text;
+    if (auto read = number<uint8_t>(); !read) return read;
+    const uint8_t type = rdata_.back();
+    if (auto read = number<uint8_t>(); !read) return read;
+    Result<void> read;
+    if (type == 0) {
+      if (const std::string_view text = take(); text != ".") read = notA(text, "gateway of type 0: write '.'");
+    } else if (type <= 3) {
+      read = type == 1 ? address<true>() : type == 2 ? address<false>() : name<false>();
+    } else {
+      read = notA(type_text, "type of a gateway");
+    }
+    return read ? base64() : read;
+  }
+
+  // ALGORITHM HIT KEY (RFC 8005 §5, §6)
+  Result<void> hostIdentity() {
+    if (words_.size() < 3) return fail("the data end too early");
+    rdata_.push_back(0);  // the HIT's size
+    if (auto read = number<uint8_t>(); !read) return read;
+    std::vector<uint8_t> hit;
+    std::vector<uint8_t> key;
+    const std::string_view hit_text = take();
+    if (!decodeHex(hit_text, hit) || hit.empty() || hit.size() > 255) return notA(hit_text, "HIT in hex");
+    const std::string_view key_text = take();
+    if (!decodeBase64(key_text, key) || key.empty() || key.size() > kMaxRdata) return notA(key_text, "base64");
+    rdata_.front() = static_cast<uint8_t>(hit.size());
+    put(key.size(), 2);
+    put(hit);
+    put(key);
+    return {};
+  }
+
   Result<void> location() { return readLocation(std::exchange(words_, {}), rdata_); }
   Result<void> parameters() { return readServiceParameters(std::exchange(words_, {}), rdata_); }
 
@@ -341,6 +419,18 @@ class Reader {
   const dns::Name& origin_;
   std::vector<uint8_t>& rdata_;
 };
+
+// The bytes of IPSECKEY's gateway, with its type and the algorithm; all, if the type is unknown. 0: they are none.
+size_t gatewaySize(std::span<const uint8_t> rdata) {
+  constexpr size_t kHead = 2;
+  constexpr std::array<size_t, 3> kSizes{0, 4, 16};
+  if (rdata.size() < kHead) return 0;
+  const uint8_t type = rdata[0];
+  if (type < kSizes.size()) return kHead + kSizes[type];
+  if (type > kSizes.size()) return rdata.size();
+  const size_t name = dns::uncompressedNameSize(rdata.subspan(kHead));
+  return name > 0 ? kHead + name : 0;
+}
 
 // Walks over data in wire form, and folds its names where `n` stands. False: they are not what the type wants.
 bool checkWire(std::string_view fields, std::span<uint8_t> rdata) {
@@ -398,6 +488,24 @@ bool checkWire(std::string_view fields, std::span<uint8_t> rdata) {
       case 'S':
         good = !rdata.empty();
         while (good && !rdata.empty()) good = skipCounted();
+        break;
+      case 'p':
+        while (good && !rdata.empty()) good = rdata.size() >= 4 && skip(size_t{4} + (rdata[3] & 0x7f));
+        break;
+      case 'i': {
+        const size_t size = gatewaySize(rdata);
+        if (size == 0 || !skip(size)) return false;
+        rdata = {};  // the key
+        break;
+      }
+      case 'I':
+        good = rdata.size() >= 4 && skip(size_t{4} + rdata[0] + dns::load16(&rdata[2]));
+        break;
+      case 'R':
+        while (good && !rdata.empty()) {
+          const size_t size = dns::uncompressedNameSize(rdata);
+          good = size > 0 && skip(size);
+        }
         break;
       default:
         rdata = {};  // the rest, whatever it is

@@ -127,6 +127,49 @@ TEST(RdataReader, ServiceParameters) {
   EXPECT_NE(read("SVCB 1 . color=red").find("no parameter"), std::string::npos);
 }
 
+// As named-checkzone -F raw writes them; IPSECKEY without a key as Knot and NSD take it.
+TEST(RdataReader, PrefixesGatewaysAndHostIdentities) {
+  EXPECT_EQ(read("APL 1:192.168.32.0/21 !1:192.168.38.0/28"), "00011503c0a82000011c83c0a826");
+  EXPECT_EQ(read("APL 2:2001:db8::/32 !2:::/0 1:0.0.0.0/0"), "0002200420010db80002008000010000");
+  EXPECT_EQ(read("APL 1:192.168.32.1/21"), "00011504c0a82001") << "bits behind the prefix are kept";
+  EXPECT_EQ(read("APL"), "");
+  for (const char* wrong : {"1:192.168.32.0", "1:192.168.32.0/33", "2:2001:db8::/129", "2:192.0.2.0/24", "1:::/0", "3:00/1",
+                            "!!1:10.0.0.0/8", "1:10/8", "1:/0", "1", "!", "1:10.0.0.0/"})
+    EXPECT_NE(read(fmt::format("APL {}", wrong)).find("no address prefix"), std::string::npos) << wrong;
+
+  EXPECT_EQ(read("IPSECKEY 10 1 2 192.0.2.38 AQNR U3mG"), "0a0102c000022601035153" "7986");
+  EXPECT_EQ(read("IPSECKEY 10 0 2 . AQNRU3mG"), "0a0002" "010351537986");
+  EXPECT_EQ(read("IPSECKEY 10 2 2 2001:0DB8:0:8002::2000:1 AQNR"), "0a020220010db8000080020000000020000001" "010351");
+  EXPECT_EQ(read("IPSECKEY 10 3 2 A. AQNR"), "0a0302" "014100" "010351") << "keeps its case";
+  EXPECT_EQ(read("IPSECKEY 10 1 0 192.0.2.38"), "0a0100c0000226");
+  EXPECT_NE(read("IPSECKEY 10 4 0 . AQNR").find("'4' is no type of a gateway"), std::string::npos);
+  EXPECT_NE(read("IPSECKEY 10 0 0 x AQNR").find("no gateway of type 0"), std::string::npos);
+  EXPECT_NE(read("IPSECKEY 10 1 0 ::1 AQNR").find("no IPv4 address"), std::string::npos);
+  EXPECT_NE(read("IPSECKEY 10 1 0").find("too early"), std::string::npos);
+  EXPECT_NE(read("IPSECKEY 10 1 2 192.0.2.38 AQN").find("no base64"), std::string::npos);
+
+  EXPECT_EQ(read("HIP 2 2001 AwEA"), "02020003" "2001" "030100");
+  EXPECT_EQ(read("HIP 2 200100107B1A74DF365639CC39F1D578 AwEA R. b"),
+            "10020003" "200100107b1a74df365639cc39f1d578" "030100" "015200" "0162076578616d706c6500");
+  EXPECT_NE(read("HIP 2 200 AwEA .").find("no HIT"), std::string::npos);
+  EXPECT_NE(read("HIP 2 \"\" AwEA .").find("no HIT"), std::string::npos);
+  EXPECT_NE(read("HIP 2 20 AwEA=").find("no base64"), std::string::npos);
+  EXPECT_NE(read("HIP 256 20 AwEA").find("0 to 255"), std::string::npos);
+  EXPECT_NE(read("HIP 2 20").find("too early"), std::string::npos);
+}
+
+// As transfers bring them.
+TEST(RdataReader, PrefixesGatewaysAndHostIdentitiesInWireForm) {
+  for (const char* good : {"APL \\# 0", "APL \\# 5 00010881 0a", "APL \\# 4 00630080", "IPSECKEY \\# 3 0a0000",
+                           "IPSECKEY \\# 8 0a0102c000022601", "IPSECKEY \\# 6 0a0302014100", "IPSECKEY \\# 4 0a0902ff",
+                           "HIP \\# 6 010200012001", "HIP \\# 9 010200012001 014100"})
+    EXPECT_EQ(read(good).find("no data of type"), std::string::npos) << good;
+  for (const char* wrong :
+       {"APL \\# 3 000108", "APL \\# 5 00010882 0a", "IPSECKEY \\# 2 0a00", "IPSECKEY \\# 6 0a0102c00002",
+        "IPSECKEY \\# 5 0a03020141", "HIP \\# 3 010200", "HIP \\# 5 0102000120", "HIP \\# 8 010200012001 0141"})
+    EXPECT_NE(read(wrong).find("no data of type"), std::string::npos) << wrong;
+}
+
 TEST(RdataReader, UnknownTypes) {
   EXPECT_EQ(read("TYPE65280 \\# 3 01 0203"), "010203");
   EXPECT_EQ(read("TYPE65280 \\# 0"), "");
