@@ -325,7 +325,7 @@ class Storm:
         """Mostly one at a time, so that there is a majority; now and then two. Every other time the leader."""
         members = self.rig.etcd.members
         sick = [member for member in members if ("etcd", member) in self._busy]
-        if len(sick) == min(2, len(members)) or (sick and self.random.random() < 0.85):
+        if len(sick) >= min(2, len(members)) or (sick and self.random.random() < 0.85):
             return None
         leader = self.rig.leader(members) if self.random.random() < 0.5 else None
         if leader and leader not in sick:
