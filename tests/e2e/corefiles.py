@@ -4,7 +4,7 @@ import math
 
 from harness.processes import TIME_FACTOR
 
-SHORT_LEASE = 3 * math.ceil(TIME_FACTOR)  # seconds: a node that hardly runs keeps its name for as long
+SHORT_LEASE = 5 * math.ceil(TIME_FACTOR)  # seconds: a node that hardly runs keeps its name for as long
 
 CLUSTER = """. {{
     idetcd {{

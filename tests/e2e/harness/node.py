@@ -11,7 +11,7 @@ import socket
 import struct
 
 from . import ports
-from .processes import Process, wait_until
+from .processes import TIME_FACTOR, Process, wait_until
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
@@ -56,7 +56,7 @@ class Node(Process):
         # id, flags, one question: "ready.test. A IN"
         query = struct.pack("!6H", query_id, 0, 1, 0, 0, 0) + b"\5ready\4test\0" + struct.pack("!2H", 1, 1)
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as sock:
-            sock.settimeout(0.5)
+            sock.settimeout(2 * TIME_FACTOR)
             try:
                 sock.connect((host, port or self.port))
                 sock.send(query)

@@ -28,7 +28,7 @@ COREFILE = """. {{
 class Machines:
     """Machine N. `made`: number -> node, the last one that was started."""
 
-    def __init__(self, nodes, directory, expect, limit=None, lease=3):
+    def __init__(self, nodes, directory, expect, limit=None, lease=6):
         self.nodes = nodes
         self.directory = directory
         self.expect = expect
@@ -83,7 +83,7 @@ class Machines:
 class Loopback(Machines):
     """Machine N is 127.0.0.N; those that are asked for are 127.0.0.2, 127.0.0.3, …, as many as found the cluster."""
 
-    def __init__(self, nodes, directory, expect, limit=None, lease=3, peers=None):
+    def __init__(self, nodes, directory, expect, limit=None, lease=6, peers=None):
         super().__init__(nodes, directory, expect, limit, lease)
         self.peers = peers or range(2, expect + 2)  # numbers of machines
         self.port = ports.free_ports(4)  # the last one is for metrics
@@ -196,7 +196,7 @@ def wait_name(node, name=None, timeout=15):
 def run(node, *arguments):
     """A subcommand: exit code, stdout, stderr."""
     done = subprocess.run([node.binary, *arguments], check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL,
-                          timeout=60, env={**os.environ, "RUNTIME_DIRECTORY": node.runtime_directory})
+                          timeout=180, env={**os.environ, "RUNTIME_DIRECTORY": node.runtime_directory})
     return done.returncode, done.stdout, done.stderr
 
 

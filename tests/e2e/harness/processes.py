@@ -104,10 +104,11 @@ class Process:
 
     def exit_code(self, timeout):
         """Waits for the end. Negative: ended by that signal."""
+        timeout *= _PATIENCE * TIME_FACTOR
         try:
-            return self._popen.wait(timeout * TIME_FACTOR)
+            return self._popen.wait(timeout)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"{self.name} has not ended within {timeout * TIME_FACTOR:g} s\n{self.logs()}") from None
+            raise AssertionError(f"{self.name} has not ended within {timeout:g} s\n{self.logs()}") from None
 
     def handles(self, number):
         """Whether it runs and handles the signal, or will. In its first moments, before any code of its own, no process does."""
