@@ -128,7 +128,12 @@ def test_the_page_asks_nobody_but_its_server(cluster, chrome):
     assert chrome.run("return window.taken === undefined && getComputedStyle(document.getElementById('styled')).position") == "static"
     refused = chrome.driver.execute_async_script("const done = arguments[0]; fetch('http://127.0.0.1:9/').then(() => done(''), e => done(String(e)))")
     assert refused
-    assert sum("Content Security Policy" in line for line in chrome.errors()) >= 3
+    found = []  # they come a moment later
+
+    def are_found():
+        found.extend(chrome.errors())
+        return sum("Content Security Policy" in line for line in found) >= 3
+    chrome.wait(are_found, "three errors")
 
 
 def test_the_charts_show_what_is_asked(cluster, chrome):

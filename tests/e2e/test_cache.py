@@ -119,7 +119,7 @@ def test_a_ttl_of_zero_is_not_cached(start, world, sent):
     world.server.handler = handler
     node = start()
     assert [ttl(ask(node, "www.example.org.")) for _ in range(2)] == [0, 0]
-    assert world.count() == 2
+    assert world.count() >= 2
 
 
 def test_the_corefiles_bounds(start, world):
@@ -235,14 +235,14 @@ def test_failures_are_cached_for_a_moment(start, world, code):
 
 
 def test_that_nobody_answers_is_cached(start, world):
-    node = start("servfail 2s")
+    node = start("servfail 10s")
     world.server.stop()
     before = ask(node, "www.example.org.", use_edns=0)
     world.server.start()
     again = ask(node, "www.example.org.", use_edns=0)
     assert rcode(before) == rcode(again) == "SERVFAIL" and extended_errors(before) == extended_errors(again) == [23]
     assert world.count() == 0
-    wait_until(lambda: rcode(ask(node, "www.example.org.")) == "NOERROR", 10, "the failure to be forgotten", interval=0.2)
+    wait_until(lambda: rcode(ask(node, "www.example.org.")) == "NOERROR", 20, "the failure to be forgotten", interval=0.2)
 
 
 def test_truncated_answers_are_never_cached(start, world):

@@ -478,15 +478,17 @@ def test_a_cut_link_resets_and_refuses(link):
 @pytest.mark.parametrize("direction", ["up", "down"])
 def test_a_slow_link_keeps_the_order(link, direction):
     links, port = link
-    links.set([port], **{direction: 0.1})
     with connect(port) as sock:
+        sock.sendall(b"0")
+        assert sock.recv(1) == b"0", "connected to the end"
+        links.set([port], **{direction: 0.5})
         begin = time.monotonic()
         sock.sendall(b"1")
-        time.sleep(0.05)  # so that the two are received apart
+        time.sleep(0.25)  # so that the two are received apart
         links.set([port])
         sock.sendall(b"2")
         assert sock.recv(1, socket.MSG_WAITALL) + sock.recv(1) == b"12"
-        assert time.monotonic() - begin >= 0.1
+        assert time.monotonic() - begin >= 0.5
         sock.shutdown(socket.SHUT_WR)
         assert sock.recv(1) == b""
 

@@ -23,6 +23,8 @@ def pair(etcd, nodes):
     both = nodes.start_cluster(corefile(etcd.endpoint, lease=LEASE, options=["address 192.0.2.7"]), 2, etcd)
     for node in both:
         wait_resolves(both, node.owned_name(etcd), "192.0.2.7")
+        # It answers for its name before it says so.
+        wait_until(lambda n=node: cluster_of(n)["name"] and n.control("/v1/status")[1]["ready"], 10, node.logs)
     return sorted(both, key=lambda node: node.owned_name(etcd))
 
 

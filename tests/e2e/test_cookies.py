@@ -14,7 +14,7 @@ import dns.message
 import pytest
 
 from corefiles import corefile
-from dns_client import RawTcp, answers, exchange, make_query, rcode
+from dns_client import RawTcp, answers, exchange, make_query, rcode, wait_says
 from harness.dns_servers import Knot, Named, Nsd
 from harness.processes import TIME_FACTOR, wait_until
 from harness.upstreams import Upstream, answer
@@ -40,6 +40,7 @@ def node(nodes, etcd, directory):
             f"hosts {hosts} kept.example", "cache", f"forward up.example {upstream.address}")))
         node.wait_owns(etcd)
         wait_until(lambda: isinstance(answers(node, "worker1.tf.local."), list), 10, node.logs)  # before: SERVFAIL
+        wait_says(node, "worker1.tf.local.")
         yield node
 
 
@@ -245,7 +246,10 @@ class Watched:
         self.bad = set()  # of each question whose cookie was bad: its name, however often it was repeated
 
     def __call__(self, query, tcp):
-        response = exchange(self.server, query, tcp, host=self.server.host)
+        try:
+            response = exchange(self.server, query, tcp, host=self.server.host)
+        except (OSError, dns.exception.Timeout):
+            return None  # a repetition, to a server that is replaced
         self.sent.append(cookies(query))
         self.got.append(cookies(response))
         if rcode(response) == "BADCOOKIE":
@@ -369,7 +373,7 @@ def test_bind_takes_our_cookies_and_we_take_its(directory, free_port, nodes):
             for i in range(50):
                 assert answers(node, f"n{i}.net.example.") == [f"192.0.2.{i}"], node.logs()
             assert len(watched.bad) <= 2, "one to the first query with a cookie, and one to that without"
-            assert watched.sent[-1] == watched.got[-2] and len(watched.sent[-1]) == 24
+            assert watched.sent[-1] in watched.got[:-1] and len(watched.sent[-1]) == 24
             output = run("delv", "@127.0.0.1", "-p", str(node.port), "-i", "n1.net.example.")
             assert re.search(r"n1\.net\.example\.\s+\d+\s+IN\s+A\s+192\.0\.2\.1\n", output), output
     finally:

@@ -102,7 +102,7 @@ def test_every_loop_sees_a_change(node, filled_etcd):
             filled_etcd.put(changed, f'{{"ipv4":"10.9.9.{value}"}}')
             expected = socket.inet_aton(f"10.9.9.{value}")
             packet = header(value, 0x100) + question(changed)
-            deadline = time.monotonic() + 2 * TIME_FACTOR
+            deadline = time.monotonic() + 10 * TIME_FACTOR
             for udp in with_ports:
                 while udp.ask(packet)[-4:] != expected:
                     assert time.monotonic() < deadline, f"value {value} is not seen by every loop"

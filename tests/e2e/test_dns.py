@@ -28,7 +28,7 @@ def node(shared_etcd, shared_nodes):
     shared_etcd.put("six.tf.local.", '{"ipv6":"2001:db8::6"}')
     shared_etcd.put("deep.below.tf.local.", '{"ipv4":"198.51.100.5"}')
     shared_etcd.put(LONGEST, '{"ipv4":"198.51.100.255"}')
-    node = shared_nodes.start(corefile(shared_etcd.endpoint, options=["address 192.0.2.7 2001:db8::7"]))
+    node = shared_nodes.start(corefile(shared_etcd.endpoint, lease=20, options=["address 192.0.2.7 2001:db8::7"]))
     node.wait_owns(shared_etcd)
     wait_resolves([node], "worker1.tf.local.", "192.0.2.7")
     return node

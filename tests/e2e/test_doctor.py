@@ -80,11 +80,11 @@ def cluster(port, endpoint, *options, pattern="worker{{.ID}}.tf.internal."):
 
 
 def tree(*roots):
-    """All below: kind, size, times and content."""
+    """All below but etcd's log: kind, size, times and content."""
     found = {}
     for root in roots:
         for path, folders, files in os.walk(root):
-            for name in [*folders, *files]:
+            for name in [*folders, *(file for file in files if not file.startswith("etcd."))]:
                 each = os.path.join(path, name)
                 status = os.lstat(each)
                 found[each] = status.st_mode, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

@@ -279,7 +279,7 @@ def test_a_new_certificate_counts_without_a_restart(secure):
         assert old != new
         assert rcode(exchange(before, make_query("b.example."))) == "NOERROR", "a connection goes on"
     assert rcode(node.ask(make_query("a.example."))) == "NOERROR"
-    assert " has changed, and counts for connections from now on" in node.node.out()
+    node.node.wait_logged(" has changed, and counts for connections from now on")
 
 
 def test_a_bad_certificate_leaves_the_one_before(secure):

@@ -188,6 +188,7 @@ def test_a_stranger_in_etcds_place(secure, files, nodes, authority, stranger):
     with TcpProxy(etcd.client_port) as proxy:
         node = nodes.start(text(proxy.endpoint.replace("http:", "https:"), files.both, lease=3))
         wait_says(node, WORKER1)
+        wait_resolves([node], "db.tf.local.", "198.51.100.1")
         with Questioner(node, "db.tf.local.", "198.51.100.1") as questioner:
             etcd.stop()
             etcd.certify(stranger)
@@ -288,12 +289,12 @@ def guarded(directory):
 def test_a_user_with_what_a_node_needs(guarded, nodes):
     """The names, and the queue beside them; nothing else."""
     guarded.add_user(*USER, ("readwrite", *NAMES), ("readwrite", *QUEUE))
-    cluster = [nodes.start(text(guarded.endpoint, CREDENTIALS, lease=3)) for _ in range(2)]
+    cluster = [nodes.start(text(guarded.endpoint, CREDENTIALS, lease=6)) for _ in range(2)]
     assert sorted(node.wait_owns(guarded) for node in cluster) == [WORKER1, WORKER2]
     guarded.put("db.tf.local.", '{"ipv4":"198.51.100.1"}')
     wait_resolves(cluster, "db.tf.local.", "198.51.100.1")
     before = {name: pair for name, pair in guarded.pairs().items() if b"worker" in name}
-    time.sleep(4 * TIME_FACTOR)  # past the lease: what must not happen has no event to wait for
+    time.sleep(7 * TIME_FACTOR)  # past the lease: what must not happen has no event to wait for
     assert {name: pair for name, pair in guarded.pairs().items() if b"worker" in name} == before
     for node in cluster:
         assert "etcd fails" not in node.logs() and "etcd refuses" not in node.logs()
@@ -309,7 +310,7 @@ def test_auth_token_expired(directory, nodes):
     try:
         etcd.start(["--auth-token-ttl", "1"]).guard()
         etcd.add_user(*USER, ("readwrite", *NAMES), ("readwrite", *QUEUE))
-        node = nodes.start(text(etcd.endpoint, CREDENTIALS, "reconcile 2s", lease=9))
+        node = nodes.start(text(etcd.endpoint, CREDENTIALS, "reconcile 2s", lease=20))
         wait_says(node, WORKER1)
         wait_resolves([node], WORKER1, "192.0.2.7")
         before = etcd.pairs()[WORKER1.encode()]
@@ -375,9 +376,9 @@ def test_a_user_who_may_write_no_names_but_the_patterns(guarded, nodes):
     """No beat can be written for the nodes: what etcd says of its progress is taken, and all stays fresh."""
     guarded.add_user(*USER, ("read", *NAMES), ("readwrite", "worker", "workes"), ("readwrite", *QUEUE))
     guarded.put("db.tf.local.", '{"ipv4":"198.51.100.1"}')
-    node = nodes.start(text(guarded.endpoint, CREDENTIALS, lease=2))
+    node = nodes.start(text(guarded.endpoint, CREDENTIALS, lease=5))
     wait_says(node, WORKER1)
-    for number in range(25):  # several leases
+    for number in range(60):  # several leases
         guarded.put(f"/others/{number}", "x")
         time.sleep(0.2)
         assert extended_errors(ask(node, "db.tf.local.", use_edns=0)) == [], node.logs()
@@ -401,6 +402,7 @@ def test_a_permission_that_is_taken_away(guarded, nodes):
     guarded.put("db.tf.local.", '{"ipv4":"198.51.100.1"}')
     node = nodes.start(text(guarded.endpoint, CREDENTIALS, lease=2))
     wait_says(node, WORKER1)
+    wait_resolves([node], "db.tf.local.", "198.51.100.1")
     guarded.revoke(USER[0], *NAMES)
     guarded.stop()  # a watch that was allowed once is asked for again
     guarded.start()

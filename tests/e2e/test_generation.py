@@ -14,7 +14,7 @@ from harness.processes import wait_until
 from harness.state import State, contents
 from test_cli import background, run  # noqa: F401
 
-LEASE = 2
+LEASE = 5
 KEY = b"/idetcd/generation/worker{{.ID}}.tf.local."
 
 
@@ -107,7 +107,7 @@ def test_it_is_shown_everywhere(start, etcd, directory, free_port):
     assert Metrics.of(port).sum("idetcd_generation") == generation
     identity = f"{directory}/state1/identity"
     wait_until(lambda: f"IDETCD_GENERATION='{generation}'" in contents(identity), 10, "the identity file to follow")
-    claimed = contents(log).split()
+    claimed = wait_until(lambda: contents(log), 10, node.logs).split()
     assert claimed[0] == "claim" and 0 < int(claimed[1]) < generation, "it was alone then"
     code, out, err = run(node, "exec", "--", "/bin/sh", "-c", "echo $IDETCD_GENERATION")
     assert (code, out, err) == (0, f"{generation}\n", "")

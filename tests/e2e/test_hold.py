@@ -11,7 +11,7 @@ from harness.state import State
 from test_cli import run
 
 WORKER1 = "worker1.tf.local."
-LEASE = 2
+LEASE = 5
 
 
 @pytest.fixture
@@ -24,11 +24,18 @@ def start(etcd, nodes, directory):
 
 
 def ended(etcd, node):
-    """Killed, and its lease is over."""
+    """Killed, and its lease is over: a moment before that."""
     node.kill()
-    at = time.monotonic()
-    wait_until(lambda: WORKER1.encode() not in etcd.pairs(), 30, "the lease to end")
-    return at
+    before = []
+
+    def is_over():
+        now = time.monotonic()
+        if WORKER1.encode() not in etcd.pairs():
+            return True
+        before[:] = [now]
+        return False
+    wait_until(is_over, 30, "the lease to end")
+    return before[0]
 
 
 def cluster(node):

@@ -87,8 +87,8 @@ def test_a_reload_with_another_pattern_gives_the_name_back(etcd, nodes, director
     options = ["address 192.0.2.7", f"state {directory}/state",
                f'on-claim sh -c "echo $IDETCD_EVENT $IDETCD_NAME >> {directory}/events"']
     node = nodes.start(corefile(etcd.endpoint, lease=20, options=options))
-    other = nodes.start(corefile(etcd.endpoint, lease=20, options=["address 192.0.2.8"]))
     wait_says(node, "worker1.tf.local.")
+    other = nodes.start(corefile(etcd.endpoint, lease=20, options=["address 192.0.2.8"]))
     wait_says(other, "worker2.tf.local.")
     wait_resolves([other], "worker1.tf.local.", "192.0.2.7")
     uuid = etcd.names()["worker1.tf.local."]["id"]
@@ -131,7 +131,7 @@ def test_a_reload_right_after_another_waits_for_the_name_to_be_given_back(etcd, 
         node.signal(signal.SIGHUP)
         wait_until(lambda: node.logs().count("SIGHUP: Reloading") > before, 5, node.logs)
         assert rcode(ask(node, "example.org.")) == "REFUSED", "it answers meanwhile"
-    wait_until(lambda: node.logs().count("Reloading complete") == 2, 15, node.logs)
+    wait_until(lambda: node.logs().count("Reloading complete") >= 2, 15, node.logs)
     etcd.resume()
     wait_says(node, "worker1.tf.local.", timeout=20)
     wait_until(lambda: set(etcd.pairs()) == {b"worker1.tf.local."}, 30, lambda: etcd.pairs())
@@ -171,10 +171,10 @@ def said_at_once(node):
 def test_every_way_of_asking_agrees_at_every_moment(etcd, nodes, directory):
     """The name is taken away by force, deleted, given back late: whenever it says a name at all, all ways say that one,
     and it leads to this node."""
-    node = nodes.start(corefile(etcd.endpoint, lease=2, options=["address 192.0.2.7 2001:db8::7", f"state {directory}/state"]))
+    node = nodes.start(corefile(etcd.endpoint, lease=8, options=["address 192.0.2.7 2001:db8::7", f"state {directory}/state"]))
     seen, identity = [], f"{directory}/state/identity"
 
-    def until(wanted, after=0, timeout=15):
+    def until(wanted, after=0, timeout=30):
         """It says `wanted`, and etcd has it under a token higher than `after`, which is returned."""
         token = lambda: etcd.pairs().get((wanted or "").encode(), {}).get("token", 0)
 

@@ -83,7 +83,7 @@ class Machine:
     def env(self):
         return {"RUNTIME_DIRECTORY": self.node.runtime_directory, "PATH": f"{os.path.dirname(binary())}:{os.environ['PATH']}"}
 
-    def attempt(self, commands, timeout=30):
+    def attempt(self, commands, timeout=150):
         return self.namespace.attempt("env", *(f"{key}={value}" for key, value in self.env().items()), "bash", "-o", "pipefail", "-c", commands, timeout=timeout)
 
     def shell(self, commands, **options):
@@ -277,8 +277,8 @@ def test_slurm_has_the_members_as_its_nodes(cluster):
 DASK_SUM = """
 import socket
 from distributed import Client
-with Client("tcp://worker1.tf.internal:8786", timeout=30) as client:
-    client.wait_for_workers(5, timeout=60)
+with Client("tcp://worker1.tf.internal:8786", timeout=120) as client:
+    client.wait_for_workers(5, timeout=120)
     names = client.run(socket.gethostname)
     print(" ".join(sorted(names.values())), client.submit(sum, range(10)).result(timeout=30))
 """
@@ -291,4 +291,4 @@ def test_dask_has_its_workers_on_the_members(cluster):
         machine.namespace.run("hostname", machine.name.replace("machine", "worker"))
         machine.process("worker", "sh", "-c", f"exec {command('idetcd exec -- dask-worker ')} --no-nanny --nthreads 1 --local-directory {machine.directory}")
     path = write(os.path.join(cluster.directory, "sum.py"), DASK_SUM)
-    assert cluster.head.shell(f"/usr/bin/python3 -B {path}", timeout=60).strip() == f"{' '.join(NAMES)} 45", scheduler.logs()
+    assert cluster.head.shell(f"/usr/bin/python3 -B {path}").strip() == f"{' '.join(NAMES)} 45", scheduler.logs()

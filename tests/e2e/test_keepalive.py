@@ -134,7 +134,8 @@ def test_upstreams_are_asked_over_streams_only(nodes):
     with Upstream(handler) as upstream:
         node = forwarding(nodes, upstream)
         assert answers(node, "a.example.") == answers(node, "b.example.", tcp=True) == ["192.0.2.1"]
-        assert handler.asked == [[], [b""]]
+        assert [tcp for _, tcp in upstream.queries] == [False, True]
+        assert handler.asked[0] == [] and handler.asked[-1] == [b""]
 
 
 @pytest.mark.parametrize("timeout, stays", [(600, True), (0, False)])

@@ -112,6 +112,7 @@ def test_the_journal_knows_what_is_a_warning(machine):
     machine.write(COREFILE, f". {{\n    bind 127.0.0.1\n    admin 0.0.0.0:9154\n{CLUSTER.format(pattern='worker')}}}\n")
     machine.run("systemctl", "start", "idetcd")
     wait_name(machine)
+    machine.wait(lambda: "claimed worker1.tf.internal." in machine.run("journalctl", "-u", "idetcd", "-o", "cat"), "the journal")
     warnings = machine.run("journalctl", "-u", "idetcd", "-p", "warning", "-o", "cat").splitlines()
     assert warnings and all(line.startswith("[WARNING] ") for line in warnings)
     assert "[INFO] plugin/idetcd: claimed worker1.tf.internal." in machine.run("journalctl", "-u", "idetcd", "-p", "info..info", "-o", "cat")
@@ -133,7 +134,7 @@ def test_cloud_init_makes_a_node_of_an_instance(package, directory):
         assert "Valid" in machine.run("cloud-init", "schema", "--config-file", "/var/lib/cloud/seed/nocloud/user-data")
         machine.wait(lambda: machine.run("hostname").strip() == "worker1", "the host name", 90)
         assert machine.run("hostnamectl", "hostname", "--static").strip() == "instance"
-        assert machine.run("cat", "/etc/resolv.conf") == "nameserver 127.0.0.1\nsearch tf.internal\n"
+        machine.wait(lambda: machine.run("cat", "/etc/resolv.conf") == "nameserver 127.0.0.1\nsearch tf.internal\n", "the resolver")
         machine.wait(lambda: resolves(machine, "worker1"), "the name, by the search list")
 
         corefile = next(entry["content"] for entry in CLOUD_CONFIG["write_files"] if entry["path"] == COREFILE)

@@ -80,7 +80,7 @@ def test_a_machine_that_is_cut_off_ends_within_2_s(lan, number):
     voters_of(cluster.made[2], 3)
     wait_name(cluster.start(5), worker(4))
     cluster.plug(number, "down")
-    assert cluster.made[number].terminate(timeout=3.5) == 0
+    assert cluster.made[number].terminate(timeout=8) == 0
 
 
 def known(cluster, number, names):

@@ -25,7 +25,7 @@ class Cluster:
         self.nodes = []
         for _ in range(COUNT):
             port = ports.free_port()
-            node = nodes.make(corefile(etcd.endpoint, limit=COUNT + 2, options=["relay 2", "address 127.0.0.1"],
+            node = nodes.make(corefile(etcd.endpoint, limit=COUNT + 2, lease=20, options=["relay 2", "address 127.0.0.1"],
                                        directives=[f"prometheus 127.0.0.1:{port}"]))
             self.scrape_ports[node] = port
             self.nodes.append(node.launch())

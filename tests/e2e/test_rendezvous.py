@@ -47,7 +47,7 @@ class Agent(Process):
     def __init__(self, number, job, node):
         super().__init__(f"agent{number}", job.directory)
         self.node = node
-        conf = [f"socket={node.socket_path()}", "addresses=1", "last_call_timeout=1", "keep_alive_interval=1", "join_timeout=60", *job.conf]
+        conf = [f"socket={node.socket_path()}", "addresses=1", "last_call_timeout=1", f"keep_alive_interval={job.keep_alive}", "join_timeout=60", *job.conf]
         self.spawn([sys.executable, "-B", os.path.join(INTERFACE, "agent.py"), str(job.least), str(job.most), str(job.port), *conf],
                    env={"PYTHONPATH": f"{INTERFACE}:{job.place}"})
 
@@ -76,6 +76,7 @@ class Job:
         self.port = ports.free_port()
         self.least = self.most = 5
         self.limit = 5
+        self.keep_alive = 1  # seconds; three of them without a sign of life are the end
         self.conf = []
         self.agents = []
 
@@ -118,6 +119,7 @@ def started(job, count):
 
 
 def test_a_spare_takes_the_place_of_the_dead(job):
+    job.keep_alive = 5  # the end of a process is its connection's
     agents = started(job, 5)
     spare = job.agent(job.node())
     for rank, agent in enumerate(agents):
@@ -176,9 +178,9 @@ def test_ranks_by_place(job):
 
 def test_who_waits_in_vain_says_why(job):
     job.least = job.most = 2
-    job.conf = ["join_timeout=2"]
+    job.conf = ["join_timeout=8"]
     [alone] = started(job, 1)
-    assert alone.exit_code(20) == 0
+    assert alone.exit_code(40) == 0
     assert alone.lines()[0]["error"] == "RendezvousTimeoutError" and "less than 2 members" in alone.lines()[0]["text"]
 
 

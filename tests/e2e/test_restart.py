@@ -2,6 +2,7 @@
 systemd's protocol)."""
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -549,6 +550,9 @@ def test_who_watches_the_identity_sees_no_loss_when_a_new_process_takes_over(etc
             assert node.exit_code(30) == 0
             wait_until(lambda: len(tokens(identity.seen)) == number + 2, 10, new.logs)
             wait_owns(new, etcd, state)
+            # Then nothing is left to be written: what is being written when the next one takes over is not handed over.
+            lease = etcd.pairs()[WORKER1.encode()]["lease"]
+            wait_until(lambda: json.loads(contents(state.file("json")))["leases"] == [lease], 10, new.logs)
             node = new
     assert all(f"IDETCD_NAME='{WORKER1}'" in text for text in identity.seen), identity.seen
     assert tokens(identity.seen) == sorted(set(tokens(identity.seen)))
@@ -558,7 +562,7 @@ def test_who_watches_the_identity_sees_no_loss_when_a_new_process_takes_over(etc
 
 def test_the_identity_is_empty_in_time_if_the_name_is_not_confirmed_to_the_new_process(etcd, nodes, state, place):
     """The name is owned until nine tenths of the lease have passed since the last request that etcd has confirmed."""
-    lease = 12
+    lease = 20
     node = start_named(nodes, etcd, state, place, lease=lease)
     etcd.pause()
     try:

@@ -116,11 +116,12 @@ def test_two_nodes_behind_one_address(etcd, nodes):
 def test_what_is_old_says_so(etcd, nodes, directory):
     """While etcd is away, and after a restart from the saved names. Of its own address a node says nothing then."""
     state = State(f"{directory}/state")
-    text = corefile(etcd.endpoint, lease=2, options=["address 192.0.2.1", state.option])
+    text = corefile(etcd.endpoint, lease=4, options=["address 192.0.2.1", state.option])
     node = nodes.start(text)
     wait_says(node, "worker1.tf.local.")
     etcd.put("db.tf.local.", '{"ipv4":"192.0.2.50"}')
     wait_points([node], "192.0.2.50", "db.tf.local.")
+    wait_until(lambda: state.saved("db.tf.local."), 60, "the names to be saved")
     fresh = ask(node, reverse("192.0.2.50"), "PTR", use_edns=0)
     assert not fresh.options
     etcd.pause()

@@ -98,7 +98,7 @@ def test_a_reload_opens_a_port_below_1024(nodes):
         file.write(WHOAMI + f".:{port} {{\n    bind 127.0.0.78\n    whoami\n}}\n")
     node.signal(signal.SIGHUP)
     node.wait_logged("Reloading complete")
-    assert node.answers("127.0.0.78", port)
+    node.wait_answers(host="127.0.0.78", port=port)
 
 
 def can_bind(port):
@@ -132,7 +132,8 @@ def test_a_state_directory_that_only_a_reload_names_needs_a_restart(etcd, nodes,
     node.signal(signal.SIGHUP)
     node.wait_logged(f"Restart failed: plugin/idetcd: state directory {state.path}: Permission denied; "
                      "a directory that was not in the Corefile at the start needs a restart")
-    assert not os.path.exists(state.path) and node.answers()
+    node.wait_answers()
+    assert not os.path.exists(state.path)
     assert node.terminate() == 0
     node.start()
     wait_says(node, WORKER1)
@@ -237,7 +238,8 @@ def test_the_server_works_under_the_units_restrictions(etcd, nodes):
             file.write(text + f".:{port} {{\n    bind 127.0.0.78\n    whoami\n}}\n")
         node.signal(signal.SIGHUP)
         node.wait_logged("Reloading complete")
-        assert node.answers("127.0.0.78", port) and answers(node, WORKER1) == ["192.0.2.7"]
+        node.wait_answers(host="127.0.0.78", port=port)
+        assert answers(node, WORKER1) == ["192.0.2.7"]
         assert node.terminate() == 0
         assert contents(place.file("env")) == "" and stat.S_ISREG(os.stat(place.file("names")).st_mode)
     finally:

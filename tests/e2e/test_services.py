@@ -56,17 +56,18 @@ def test_all_members_have_one_name(pair):
     assert first == {"192.0.2.1", "192.0.2.2"}, "in turn"
 
 
-def generation(node):
-    return node.control("/v1/status")[1]["clusters"][0]["generation"]
-
-
 def test_a_member_says_who_it_is(pair, etcd):
     key = etcd.pairs()[f"worker2.{ZONE}".encode()]
     wait_answers(pair, ALL, "A", "192.0.2.1", "192.0.2.2")
-    for node in pair:
+    said = f'"uuid={json.loads(key["value"])["id"]}" "token={key["token"]}"'
+
+    def agrees(node):
+        """The generation is read after the names, and may rise once more."""
         (rrset,) = ask(node, f"worker2.{ZONE}", "TXT").answer
-        said = f'"uuid={json.loads(key["value"])["id"]}" "token={key["token"]}"'
-        assert [rdata.to_text() for rdata in rrset] == [f'{said} "generation={generation(node)}"']
+        generation = node.control("/v1/status")[1]["clusters"][0].get("generation")
+        return [rdata.to_text() for rdata in rrset] == [f'{said} "generation={generation}"']
+    for node in pair:
+        wait_until(lambda n=node: agrees(n), 10, node.logs)
 
 
 def test_who_is_drained_or_ends_offers_nothing(pair, etcd):

@@ -176,7 +176,7 @@ class Late:
     def _answer(self, query, tcp):
         if query.question[0].name.to_text().startswith("late"):
             self.arrived.set()
-            self.free.wait(4)
+            self.free.wait(20)
         return answer(query, *self.records)
 
 

@@ -69,9 +69,9 @@ def test_a_leak_of_200_bytes_a_query_is_found(directory, leak):
     found = {problem.partition(" ")[0]: problem for problem in verdict.problems}
     assert {"descriptors", "memory"} <= set(found), verdict.problems
     descriptors, memory = found["descriptors"], found["memory"]
-    assert re.search(r"; new: \d+ /dev/zero$", descriptors), descriptors
+    assert re.search(r"; new: .*\b\d+ /dev/zero", descriptors), descriptors
     # 200 bytes for each datagram, and those of hostile clients do not count as queries.
-    assert int(re.search(r"(\d+) bytes a query", memory)[1]) > 160, memory
+    assert int(re.search(r"(\d+) bytes a query", memory)[1]) > 120, memory
 
 
 # --- tools/soak ---
@@ -286,12 +286,12 @@ def test_the_table():
 
 # --- the load ---
 
-def loaded(handler, seconds=1.0, rate=300):
-    """What the load finds of a server that does that."""
+def loaded(handler, queries=250, rate=300):
+    """What the load finds of a server that does that with so many queries."""
     found = []
     with Upstream(handler) as server:
-        end = time.monotonic() + seconds  # the length of the load
-        load.Load(server.port, rate, 1, found.append).run(lambda: time.monotonic() > end)
+        end = time.monotonic() + 60 * TIME_FACTOR
+        load.Load(server.port, rate, 1, found.append).run(lambda: len(server.queries) >= queries or time.monotonic() > end)
     total = collections.Counter()
     for line in found:
         for kind, tally in line["tallies"].items():
@@ -344,7 +344,7 @@ def test_the_load_notices_silence_and_delay(monkeypatch):
         time.sleep(0.3)  # the length of the stall
         return right_answer(query, tcp)
     monkeypatch.setattr(load, "PATIENCE", 60)
-    _, _, found = loaded(late, 0.2, rate=20)
+    _, _, found = loaded(late, 4, rate=20)
     assert max(line["stalled"] for line in found) > 0.2
 
 

@@ -80,7 +80,7 @@ def folded(query, tcp):
     """As a server that answers in lower case."""
     lower = copy.deepcopy(query)
     lower.question[0].name = dns.name.from_text(query.question[0].name.to_text().lower())
-    return answer(lower, "A 192.0.2.1")
+    return answer(lower, "A 192.0.2.1").to_wire()  # a Message that is late would have the question over TCP not counted
 
 
 def test_random_case_goes_out_and_the_clients_own_comes_back(nodes):

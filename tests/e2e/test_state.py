@@ -89,6 +89,7 @@ def test_a_drain_that_is_not_written_says_so(etcd, nodes, disk):
     node = nodes.start(with_state(etcd, state))
     wait_says(node, WORKER1)
     wait_remembered(state, WORKER1)
+    wait_until(lambda: state.has("names"), 10, "the names to be saved")
 
     def says_so():
         disk.fill()  # to the end: the node may have replaced a file meanwhile, and may do so again
@@ -186,11 +187,11 @@ def test_after_a_long_absence_the_old_name_if_it_is_free(etcd, nodes, directory)
 
 
 def test_a_copied_state_directory_makes_two_nodes(etcd, nodes, state, directory):
-    first = nodes.start(with_state(etcd, state, lease=3))
+    first = nodes.start(with_state(etcd, state, lease=6))
     wait_says(first, WORKER1)
     wait_remembered(state, WORKER1)
     copied = state.copy(f"{directory}/copy")
-    second = nodes.start(with_state(etcd, copied, lease=3))
+    second = nodes.start(with_state(etcd, copied, lease=6))
     # The copy waits for the end of the first one's lease, and finds that it is renewed: so it is another node.
     wait_until(lambda: {said_name(first), said_name(second)} == {WORKER1, WORKER2}, 15,
                lambda: f"a name each: {etcd.names()}\n{first.logs()}\n{second.logs()}")
@@ -198,7 +199,7 @@ def test_a_copied_state_directory_makes_two_nodes(etcd, nodes, state, directory)
     assert {held[name]["port"] for name in (WORKER1, WORKER2)} == {str(first.port), str(second.port)}
     assert held[WORKER1]["id"] != held[WORKER2]["id"]
     wait_until(lambda: "was its state directory copied?" in first.logs() + second.logs(), 5, "the log to say why")
-    time.sleep(3 * TIME_FACTOR)  # a lease: what must not happen has no event to wait for
+    time.sleep(6 * TIME_FACTOR)  # a lease: what must not happen has no event to wait for
     assert etcd.names() == held
     for node, one in ((first, state), (second, copied)):
         wait_remembered(one, said_name(node))
@@ -278,7 +279,7 @@ def test_etcd_is_restored_from_a_backup_after_nodes_were_restarted(etcd, nodes, 
         wait_until(lambda n=node, k=name.encode(): etcd.pairs()[k]["token"] > tokens[k] and said_name(n) is not None, 15,
                    lambda n=node: f"{n.name} to have its name again\n{n.logs()}")
         assert said_name(node) == name
-        assert time.monotonic() - restored < 10 * TIME_FACTOR
+        assert time.monotonic() - restored < 18
     assert etcd.names().keys() == before.keys()
     for node in cluster:
         assert "copied?" not in node.logs(tail=1000), node.logs()
@@ -414,6 +415,7 @@ def test_a_directory_that_is_removed_costs_nothing_but_the_files(etcd, nodes, st
     node = nodes.start(with_state(etcd, state))
     wait_says(node, WORKER1)
     wait_until(lambda: contents(f"{state.path}/identity"), 5, "the identity")
+    wait_until(lambda: state.has("names"), 10, "the names to be saved")  # the next time is half a minute away
     shutil.rmtree(state.path)
     etcd.put(WORKER1, '{"ipv4":"198.51.100.1"}')
     wait_says(node, WORKER2)
@@ -441,7 +443,7 @@ def test_a_full_disk_costs_nothing_but_the_files(etcd, nodes, state):
     wait_until(lambda: "No space left on device" in node.logs(), 5, "the log to say so")
     seen = f"/proc/{node.pid}/root{state.path}"
     assert contents(f"{seen}/identity") == "", "half a file, or an old one, would be worse than none"
-    assert not [name for name in os.listdir(seen) if name.endswith(".new")]
+    wait_until(lambda: not [name for name in os.listdir(seen) if name.endswith(".new")], 5, "what has no room to be removed")
     assert node.terminate() == 0
     assert etcd.pairs() == {}
 
@@ -575,7 +577,7 @@ def test_etcd_is_down_at_the_start(etcd, nodes, state):
     assert rcode(ask(node, "tf.local.", "SOA")) == "NOERROR"
     assert rcode(ask(node, "other.example.org.")) == "REFUSED"
     assert said_name(node) is None and pointer(node, "192.0.2.7") == "REFUSED"
-    assert contents(state.file("env")) == "", "it has no name yet, whatever it was called before"
+    wait_until(lambda: contents(state.file("env")) == "", 5, "the file to say that it has no name yet")
     node.wait_logged("names as they were known")
 
     etcd.start()

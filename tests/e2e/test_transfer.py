@@ -62,7 +62,7 @@ def serving(nodes, directory, *directives, records=RECORDS):
 
 def transferred(node, name="example.", **options):
     """The zone as a set of lines."""
-    received = dns.zone.from_xfr(dns.query.xfr("127.0.0.1", name, port=node.port, relativize=False, lifetime=60, **options),
+    received = dns.zone.from_xfr(dns.query.xfr("127.0.0.1", name, port=node.port, relativize=False, lifetime=300, **options),
                                  relativize=False, check_origin=False)
     return {f"{owner} {rdataset.ttl} {dns.rdatatype.to_text(rdataset.rdtype)} {rdata}"
             for owner, rdataset in received.iterate_rdatasets() for rdata in rdataset}
@@ -125,7 +125,7 @@ def content(copy):
 def fetch(node, copy, **options):
     """Brings a copy up to date: by all of the zone where it is empty, else by IXFR."""
     query, _ = dns.xfr.make_query(copy, **options)
-    dns.query.inbound_xfr("127.0.0.1", copy, port=node.port, query=query, lifetime=60)
+    dns.query.inbound_xfr("127.0.0.1", copy, port=node.port, query=query, lifetime=300)
 
 
 def renew(node, directory, serial, records):
@@ -161,12 +161,12 @@ def test_changes_are_sent_alone(nodes, directory, free_port):
 
 
 def test_changes_of_more_than_one_message_are_signed(nodes, directory):
-    node = serving(nodes, directory, TSIG.strip(), "transfer {\n  to *\n }", records=LARGE)
+    node = serving(nodes, directory, TSIG.strip(), "transfer {\n  to *\n }", records=MEDIUM)
     copy = dns.versioned.Zone("example.", relativize=False)
     fetch(node, copy, keyring=keyring())
-    renew(node, directory, 2, LARGE.replace("host1", "other1"))
+    renew(node, directory, 2, MEDIUM.replace("host12", "other12").replace("host13", "other13"))
     fetch(node, copy, keyring=keyring())
-    node.wait_logged("transfer of example. since serial 1 to 127.0.0.1: serial 2, 22226 records, ")
+    node.wait_logged("transfer of example. since serial 1 to 127.0.0.1: serial 2, 4448 records, ")
     assert content(copy) == transferred(node, keyring=keyring())
 
 
@@ -277,6 +277,7 @@ def test_an_alias_does_not_lead_around_a_signature(nodes, directory):
 
 
 LARGE = "".join(f"host{number} A 192.0.{number // 256 % 256}.{number % 256}\n" for number in range(100_000))
+MEDIUM = LARGE[:LARGE.index("host20000 ")]  # for dnspython, which takes half a minute for the large one
 
 
 def dug(node, *options):
@@ -375,13 +376,14 @@ def sink():
 
 def test_changes_are_told(nodes, directory, sink):
     node = serving(nodes, directory, TSIG.strip(), f"transfer {{\n  to 127.0.0.1:{sink.port}\n  tsig-key {KEY}\n }}")
-    wait_until(lambda: len(sink.seen) == 1, SOON, "NOTIFY at the start")
+    wait_until(lambda: sink.seen, SOON, "NOTIFY at the start")
     notify = sink.seen[0]
     assert notify.opcode() == dns.opcode.NOTIFY and notify.had_tsig and notify.flags & dns.flags.AA
     assert notify.question[0].to_text() == "example. IN SOA"
     sink.answers = False
+    told = len(sink.seen)
     write(directory, "db", zone(2))
-    wait_until(lambda: len(sink.seen) >= 3, SOON, "NOTIFY again and again without an answer")
+    wait_until(lambda: len(sink.seen) >= told + 2, SOON, "NOTIFY again and again without an answer")
     sink.answers = True
     count = len(sink.seen)
     wait_until(lambda: len(sink.seen) > count, SOON, "NOTIFY once more")
@@ -431,7 +433,7 @@ def test_a_secondary_has_the_changes_alone(nodes, directory, free_port, launched
     if program == "named":
         assert os.path.exists(f"{directory}/secondary.zone.jnl"), "the journal of what was transferred by IXFR"
     if program == "knot":
-        assert len(re.findall("IXFR, incoming, .*finished", secondary.err())) == len(versions), secondary.logs()
+        wait_until(lambda: len(re.findall("IXFR, incoming, .*finished", secondary.err())) == len(versions), SOON, secondary.logs)
 
 
 def told(server, name, rdtype):
@@ -491,8 +493,7 @@ def test_changes_of_the_clusters_zone(etcd, nodes):
         other.terminate()
         wait_until(lambda n=number: rcode(ask(first, f"worker{n}.{ZONE}")) == "NXDOMAIN", SOON, first.logs)
         wait_until(is_followed, SOON, first.logs)
-    changes = re.findall(r"transfer of tf\.local\. since serial \d+ to ", first.logs(tail=1000))
-    assert len(changes) >= 6, first.logs()
+    wait_until(lambda: len(re.findall(r"transfer of tf\.local\. since serial \d+ to ", first.logs(tail=1000))) >= 6, SOON, first.logs)
 
 
 def test_the_clusters_zone_before_it_is_known(nodes, stopped_etcd):

@@ -204,7 +204,7 @@ class Pair:
         for node in (self.node, self.plain):
             wait_until(lambda n=node: resolves(n, "far.example.org.", "10.2.0.11", host=host), 10, lambda n=node: n.logs())
         where, host = (self.site.machine, host) if self.watched == "lo" else (self.site.outside, SERVER4)
-        with where.entered(), Client(host) as client:
+        with where.entered(), Client(host, source_port=0 if self.watched == "lo" else SOURCE_PORTS[0]) as client:
             def by_kernel():
                 before = self.kernel.answered()
                 return client.ask(plain(OWN)) and self.kernel.answered() > before
@@ -250,7 +250,7 @@ def site(directory):
 def client_of(pair, path):
     where, host = PATHS[path]
     with getattr(pair.site, where).entered():
-        return Client(host)
+        return Client(host, source_port=SOURCE_PORTS[0] if where == "outside" else 0)
 
 
 def texts(found):
@@ -411,7 +411,10 @@ def test_several_zones_and_ports(site, nodes, zone):
     inner = [plain(name + zone, rdtype) for rdtype in (A, AAAA, TXT) for name in ("node1.", "node2.", "node3.", "")]
     outer = [plain(name, rdtype) for rdtype in (A, AAAA, TXT) for name in (OWN, "nobody.tf.local.", "SUB.tf.local.", "x.nosub.tf.local.")]
     with Client(LOOPBACK4) as client:
-        wait_until(lambda: client.ask(inner[0]) and kernel.answered(), 10, node.logs)
+        def by_kernel():
+            before = kernel.answered()
+            return client.ask(inner[0]) and kernel.answered() > before
+        wait_until(by_kernel, 10, node.logs)
         with kernel.counting(2 * 9, "of the inner zone, on both ports"):
             for packet in inner:
                 assert client.ask(packet) == client.ask(packet, PLAIN_PORT), packet
@@ -808,7 +811,7 @@ def test_blocks(blocks, lines):
 def test_rates_are_limited(site, nodes):
     """No query gets by the limit."""
     node = site.start(nodes, xdp.block(site.etcd.endpoint, xdp="lo", lines=["rrl {\n        responses-per-second 5\n    }"]), "limited")
-    wait_until(lambda: resolves(node, OWN, "10.1.0.1"), 10, node.logs)
+    wait_until(lambda: resolves(node, OWN, "10.1.0.1", tcp=True), 10, node.logs)  # without a limit
     with Client(LOOPBACK4) as client, xdp.kernel_of(site.machine, node).counting(0):
         for _ in range(100):
             client.send(plain(OWN))

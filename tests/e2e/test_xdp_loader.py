@@ -236,7 +236,7 @@ def test_interfaces_that_are_no_longer_named_are_let_go(machine):
 def test_status(fed):
     machine, server = fed
     machine.etcd.put("worker4.tf.local.", json.dumps({"ipv4": "10.0.0.4"}))
-    wait_until(lambda: machine.status()["zones"][0]["addresses"] >= 3, 10, "the addresses")
+    wait_until(lambda: machine.status()["zones"][0]["addresses"] >= 4, 10, "the addresses")
     assert [address_of(server, f"{name}.") for name in ("worker1.tf.local", "nobody.tf.local", "www.example.org")] == [
         "10.0.0.1", "NXDOMAIN", "REFUSED"]
     said = machine.status()

@@ -117,6 +117,6 @@ def test_other_zones_below_one_suffix(nodes):
         with RawUdp(node.port) as udp:
             for i in range(10):
                 udp.send(make_query(f"r{i}.shop.cloud.example.").to_wire())
-            wait_until(lambda: sum(name.endswith("shop.cloud.example.") for name in upstream.names()) == 10, 10, "the flood to be asked")
+            wait_until(lambda: sum(name.endswith("shop.cloud.example.") for name in upstream.names()) >= 10, 10, "the flood to be asked")
             assert rcode(ask(node, "r10.shop.cloud.example.")) == "SERVFAIL"
             assert rcode(ask(node, "www.bank.cloud.example.")) == "NXDOMAIN"
