@@ -127,6 +127,7 @@ ParseOutcome parseWithoutQuestion(Query& query) {
 }
 
 [[gnu::noinline]] ParseOutcome checkMetaType(Query& query) {
+  constexpr uint16_t kNxname = 128;  // RFC 9824 §3.5: only NSEC's bitmaps have it
   switch (static_cast<RrType>(query.qtype)) {
     case RrType::kOpt:
     case RrType::kTsig:
@@ -140,7 +141,7 @@ ParseOutcome parseWithoutQuestion(Query& query) {
       query.error = Rcode::kRefused;
       return ParseOutcome::kTransfer;
     default:
-      return query.qtype == 0 ? refuse(query, Rcode::kFormErr) : ParseOutcome::kQuery;
+      return query.qtype == 0 || query.qtype == kNxname ? refuse(query, Rcode::kFormErr) : ParseOutcome::kQuery;
   }
 }
 

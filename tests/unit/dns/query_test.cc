@@ -385,6 +385,7 @@ TEST(ParseQuery, QuestionTypesThatAreNoQuestions) {
   };
   EXPECT_EQ(outcome(0), Rcode::kFormErr);
   EXPECT_EQ(outcome(41), Rcode::kFormErr);   // OPT
+  EXPECT_EQ(outcome(128), Rcode::kFormErr);  // NXNAME (RFC 9824 §3.5)
   EXPECT_EQ(outcome(250), Rcode::kFormErr);  // TSIG
   EXPECT_EQ(outcome(249), Rcode::kNotImp);   // TKEY
   for (const unsigned transfer : {251u, 252u}) {  // IXFR, AXFR: where nobody transfers the zone
