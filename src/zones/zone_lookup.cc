@@ -11,7 +11,8 @@ using records::Entry;
 
 namespace {
 
-constexpr size_t kMaxAdditionals = 32;  // names; more if a referral needs them
+// Names; more if a referral needs them. No UDP response has room for more, and each one is compared with all before.
+constexpr size_t kMaxAdditionals = 512;
 constexpr size_t kMaxProofs = 48;
 constexpr std::array<uint8_t, 2> kWildcardLabel{1, '*'};
 

@@ -183,6 +183,18 @@ TEST(ZoneLookup, AReferralHasTheAddressesOfAllServersBelowIt) {
   EXPECT_EQ(ask(*zone, "x.sub.example.", kA, false, all.size - 1).head, "NOERROR tc");
 }
 
+TEST(ZoneLookup, ManyTargetsHaveTheirAddresses) {
+  constexpr size_t kTargets = 60;
+  const auto zone = zoneWith("$GENERATE 1-60 _s._tcp SRV 0 0 5 h$\n$GENERATE 1-60 h$ A 192.0.2.$\n");
+  const Reply all = ask(*zone, "_s._tcp.example.", kSrv);
+  EXPECT_EQ(all.head, "NOERROR aa");
+  EXPECT_EQ(all.answer.size(), kTargets);
+  EXPECT_EQ(all.additional.size(), kTargets);
+  const Reply most = ask(*zone, "_s._tcp.example.", kSrv, false, all.size - 1);
+  EXPECT_EQ(most.head, "NOERROR aa") << "addresses of targets are not needed";
+  EXPECT_EQ(most.additional.size(), kTargets - 1);
+}
+
 TEST(ZoneLookup, AddressesOfTargets) {
   const auto zone = zoneWith(
       "m MX 1 h\nm MX 2 h\nm MX 3 elsewhere.\nh A 192.0.2.1\nh AAAA ::1\n_s._tcp SRV 0 0 5 H\n*.w A 192.0.2.7\nmw MX 1 "
