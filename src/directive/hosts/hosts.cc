@@ -27,6 +27,12 @@ std::string join(const std::vector<std::string>& lines) {
 
 bool isAddress(uint16_t type) { return type == dns::code(RrType::kA) || type == dns::code(RrType::kAaaa); }
 
+// Of a wildcard, for Request::wildcard. Not 0.
+uint32_t markOf(const Entry& entry, HashSeed seed) {
+  const std::span<const uint8_t> name = entry.name();
+  return std::max<uint32_t>(static_cast<uint32_t>(hashBytes(name.data(), name.size(), seed)), 1);
+}
+
 // Address records are all of one size.
 void addOrdered(ResponseBuilder& response, const Entry::Rrset& rrset, const dns::AddressOrder& order) {
   const size_t start = response.position();
@@ -135,11 +141,16 @@ const HostsTable& Hosts::newestTable() const {
 }
 
 resolve::QueryOutcome Hosts::answer(const Query& query, size_t limit, uint16_t flags, const dns::AddressOrder& order,
-                                    bool name_exists) const {
+                                    bool name_exists, uint32_t* wildcard) const {
   const HostsTable& table = newestTable();
   const Entry* entry = table.find(query.hash, query.name());
-  if (entry == nullptr) entry = table.findWildcard(query.name());
-  if (entry != nullptr) return answerHit(query, *entry, limit, flags, order);
+  const bool is_held = entry != nullptr;
+  if (!is_held) entry = table.findWildcard(query.name());
+  if (entry != nullptr) {
+    const resolve::QueryOutcome outcome = answerHit(query, *entry, limit, flags, order);
+    if (!is_held && wildcard != nullptr && !outcome.isNext()) *wildcard = markOf(*entry, table.table().seed());
+    return outcome;
+  }
   // Of a tree that is another one's, as the names below.
   if (table.isAboveHeld(query.name())) return resolve::QueryOutcome::nextOfExisting();
   const resolve::QueryOutcome outcome = answerMiss(query, limit, flags, name_exists);

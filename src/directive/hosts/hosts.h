@@ -108,9 +108,9 @@ class Hosts {
   void prefetchEntry(uint64_t hash) const { table_->table().prefetchEntry(hash); }
 
   // `order`: of A and of AAAA records (`loadbalance`).
-  // `name_exists`: Request::name_exists. What is not held is the next handler's then.
+  // `name_exists`: Request::name_exists. What is not held is the next handler's then. `wildcard`: Request::wildcard.
   resolve::QueryOutcome answer(const dns::Query& query, size_t limit, uint16_t flags, const dns::AddressOrder& order = {},
-                               bool name_exists = false) const;
+                               bool name_exists = false, uint32_t* wildcard = nullptr) const;
   // After QueryOutcome::nextOfExisting().
   resolve::QueryOutcome answerNoData(const dns::Query& query, size_t limit, uint16_t flags) const;
 

@@ -61,7 +61,7 @@ class HostsHandler final : public resolve::Handler {
   resolve::QueryOutcome answer(const dns::Query& query, const resolve::Request& request, uint16_t flags) override {
     dns::AddressOrder order{.preferred = preferred_};
     if (rotates_) order.rotation = dns::load16(query.message);  // the ID is random enough
-    return hosts_.answer(query, request.response_limit, flags, order, request.name_exists);
+    return hosts_.answer(query, request.response_limit, flags, order, request.name_exists, request.wildcard);
   }
   resolve::QueryOutcome answerNoData(const dns::Query& query, const resolve::Request& request,
                                      uint16_t flags) override {

@@ -307,6 +307,29 @@ TEST_F(HostsTest, AWildcardStandsForOneLabelThatIsNotHeld) {
   EXPECT_EQ(asked(all, ".", kA), "next");
 }
 
+TEST_F(HostsTest, AnAnswerSaysWhichWildcardItIsFrom) {
+  HostsOptions options;
+  options.fallthrough_unsupported = true;
+  options.fallthrough = {dns::Name()};
+  const Hosts all = hosts("192.0.2.1 *.example.org *.example.net\n192.0.2.2 held.example.org\n", options);
+  const auto wildcardOf = [&all](std::string_view qname, uint16_t type) {
+    Message message(qname, type);
+    dns::Query query;
+    EXPECT_EQ(dns::parseQuery(message.data(), message.size(), Message::kSeed, query), dns::ParseOutcome::kQuery);
+    uint32_t wildcard = 0;
+    all.answer(query, 4096, 0, {}, false, &wildcard);
+    return wildcard;
+  };
+  const uint32_t of_org = wildcardOf("a.example.org.", kA);
+  EXPECT_NE(of_org, 0u);
+  EXPECT_EQ(wildcardOf("b.example.org.", kA), of_org);
+  EXPECT_EQ(wildcardOf("b.example.org.", kAaaa), of_org) << "a denial too";
+  EXPECT_NE(wildcardOf("a.example.net.", kA), of_org);
+  EXPECT_EQ(wildcardOf("held.example.org.", kA), 0u);
+  EXPECT_EQ(wildcardOf("a.example.com.", kA), 0u);
+  EXPECT_EQ(wildcardOf("a.example.org.", kMx), 0u) << "another directive answers";
+}
+
 TEST_F(HostsTest, ALineOfWildcardsAndNamesHasPtrOfTheNames) {
   const Hosts all = hosts("192.0.2.1 *.a b\n");
   EXPECT_EQ(asked(all, "1.2.0.192.in-addr.arpa.", kPtr), "b.");
