@@ -4,6 +4,7 @@ import dns.flags
 import dns.message
 import dns.query
 import dns.rcode
+import dns.rdataclass
 import dns.rdatatype
 
 from corefiles import corefile
@@ -56,7 +57,8 @@ def test_questions_and_answers(nodes):
             assert answers(node, "www.example.com.", rdtype="A") == ["192.0.2.1"]
             assert answers(node, "long-" + "y" * 50 + ".example.com.") == "SERVFAIL", "the label is too long"
             response = ask(node, "class.example.com.", rdclass="CH")
-            assert rcode(response) == "NOERROR" and response.answer
+            assert rcode(response) == "NOERROR" and response.question[0].rdclass == dns.rdataclass.CH
+            assert [r.rdclass for r in response.answer] == [dns.rdataclass.IN], "as CoreDNS: A of class CH has other data"
         assert upstream.names().count("backend.example.com.") == 1, "the cache keeps what was found"
         assert "web.service.example.com." in upstream.names() and "ftp.service.us-west-1.example.com." in upstream.names()
         assert records(ask(node, "first.example.org.", tcp=True)) == ["first.example.org. 192.0.2.1"]
