@@ -184,6 +184,12 @@ TEST(SkydnsLookup, WhatIsBelowHidesTheNamesOwnKey) {
   expectAll(table, "t.", {{"x.t.", kA, {"x.t. 300 A 192.0.2.2"}}});
 }
 
+// As in CoreDNS: what is asked for is in lower case, keys are not.
+TEST(SkydnsLookup, AKeyWithUpperCaseIsFoundBelowANameAlone) {
+  expectAll(tableOf({{"/t/x/A", R"({"host":"192.0.2.1"})"}}), "t.",
+            {{"x.t.", kA, {"x.t. 300 A 192.0.2.1"}}, {"a.x.t.", kA, {}, {}, false}, {"A.x.t.", kA, {}, {}, false}});
+}
+
 TEST(SkydnsLookup, Servers) {
   expectAll(tableOf(kCluster), "sky.test.",
             {{"a.web.east.sky.test.",
