@@ -69,7 +69,8 @@ Result<void> runProgram(const Check& check, const Patience& patience, const sand
                         std::optional<sandbox::RunningProgram>& killed) {
   if (killed && !hasEnded(*killed)) return fail("does not end, though it was killed");
   killed.reset();
-  auto program = runner.start(check.command, {});
+  constexpr bool kSilent = true;  // it runs each `check-interval`: what it prints would fill the server's log
+  auto program = runner.start(check.command, {}, {}, kSilent);
   if (!program) return tl::unexpected(program.error());
   if (!patience.wait(program->descriptor(), POLLIN)) {
     program->kill();

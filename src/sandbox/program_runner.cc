@@ -21,6 +21,7 @@ namespace {
 constexpr size_t kMostDescriptors = 2;
 struct RequestHeader {
   uint32_t arguments = 0;
+  bool is_silent = false;
 };
 
 struct ProgramReport {
@@ -42,6 +43,7 @@ struct Request {
   std::vector<std::string> environment;
   FileDescriptor channel;
   FileDescriptor output;
+  bool is_silent = false;
 };
 
 // The helper's own environment, without what the server may have inherited of another idetcd.
@@ -57,7 +59,8 @@ Request parseRequest(std::string_view bytes) {
   RequestHeader header;
   std::memcpy(&header, bytes.data(), sizeof header);
   bytes.remove_prefix(sizeof header);
-  Request request{.arguments = {}, .environment = ownEnvironment(), .channel = {}, .output = {}};
+  Request request{
+      .arguments = {}, .environment = ownEnvironment(), .channel = {}, .output = {}, .is_silent = header.is_silent};
   while (!bytes.empty()) {
     const std::string_view text = bytes.substr(0, bytes.find('\0'));
     auto& list = request.arguments.size() < header.arguments ? request.arguments : request.environment;
@@ -87,7 +90,7 @@ std::vector<char*> pointersTo(std::vector<std::string>& texts) {
 // In the program's process: becomes the program, or ends with the errno written to `failure`. No signal that the helper
 // blocks is blocked in it; the kernel kills it when the helper ends, even if that was killed itself. posix_spawn(3)
 // cannot ask for that.
-[[noreturn]] void become(char* const* arguments, char* const* environment, pid_t helper, const FileDescriptor& output,
+[[noreturn]] void become(char* const* arguments, char* const* environment, pid_t helper, const Request& request,
                          const FileDescriptor& failure) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -96,8 +99,11 @@ std::vector<char*> pointersTo(std::vector<std::string>& texts) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
-  if (output.get() >= 0) dup2(output.get(), STDOUT_FILENO);
+  const int nowhere = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  dup2(nowhere, STDIN_FILENO);
+  if (request.is_silent) dup2(nowhere, STDOUT_FILENO);
+  if (request.is_silent) dup2(nowhere, STDERR_FILENO);
+  if (request.output.isOpen()) dup2(request.output.get(), STDOUT_FILENO);
   execvpe(arguments[0], arguments, environment);
   const int error = errno;
   [[maybe_unused]] const ssize_t written = write(failure.get(), &error, sizeof error);
@@ -115,7 +121,7 @@ int spawn(Request& request, Program* program) {
   const pid_t helper = getpid();
   program->pid = fork();
   if (program->pid < 0) return errno;
-  if (program->pid == 0) become(arguments.data(), environment.data(), helper, request.output, failure);
+  if (program->pid == 0) become(arguments.data(), environment.data(), helper, request, failure);
   setpgid(program->pid, program->pid);  // whichever of the two does so first: it can be killed at once
   return 0;
 }
@@ -263,8 +269,9 @@ void append(std::string* request, std::string_view text) {
   request->push_back('\0');
 }
 
-std::string requestOf(const std::vector<std::string>& command, const ProgramRunner::Variables& variables) {
-  const RequestHeader header{.arguments = static_cast<uint32_t>(command.size())};
+std::string requestOf(const std::vector<std::string>& command, const ProgramRunner::Variables& variables,
+                      bool is_silent) {
+  const RequestHeader header{.arguments = static_cast<uint32_t>(command.size()), .is_silent = is_silent};
   std::string request(sizeof header, '\0');
   std::memcpy(request.data(), &header, sizeof header);
   for (const std::string& argument : command) append(&request, argument);
@@ -339,9 +346,9 @@ ProgramRunner::~ProgramRunner() {
 }
 
 Result<RunningProgram> ProgramRunner::start(const std::vector<std::string>& command, const Variables& variables,
-                                            const FileDescriptor& output) const {
+                                            const FileDescriptor& output, bool is_silent) const {
   assert(!command.empty());
-  std::string request = requestOf(command, variables);
+  std::string request = requestOf(command, variables, is_silent);
   if (request.size() > kMaxRequestBytes) return failWith(E2BIG);
   auto channel = makeChannel();
   if (!channel) return tl::unexpected(channel.error());

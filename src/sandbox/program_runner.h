@@ -49,9 +49,10 @@ class ProgramRunner {
 
   // Has `command` run, whose first word is looked for in PATH. Waits for nothing; whether it could be run is reported
   // by RunningProgram::wait(). Any thread. `output`: of the program, in place of the server's; none if it is not open.
+  // `is_silent`: what it prints elsewhere goes nowhere.
   // REQUIRES: `command` is not empty.
   Result<RunningProgram> start(const std::vector<std::string>& command, const Variables& variables,
-                               const FileDescriptor& output = {}) const;
+                               const FileDescriptor& output = {}, bool is_silent = false) const;
 
   pid_t helper() const { return helper_; }
 

@@ -169,3 +169,10 @@ def test_mistakes(nodes):
                          (("check-floor 101%",), "from 0% to 100%"), (("check-mode leave",), "drain or release")):
         node = nodes.make(corefile("http://127.0.0.1:1", options=options)).launch()
         assert node.exit_code(5) == 1 and why in node.err()
+
+
+def test_what_a_check_prints_is_not_in_the_log(etcd, nodes, directory):
+    check = f'check sh -c "echo chatter; echo chatter >&2; echo x >>{directory}/ran"'
+    node = nodes.start(corefile(etcd.endpoint, options=["address 192.0.2.1", check, *FAST]))
+    wait_until(lambda: os.path.exists(f"{directory}/ran") and os.path.getsize(f"{directory}/ran") >= 4, 20, node.logs)
+    assert "chatter" not in node.out() + node.err()

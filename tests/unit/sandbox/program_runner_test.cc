@@ -92,6 +92,12 @@ TEST_F(ProgramRunnerTest, HandsArgumentsAndVariablesOverAsTheyAre) {
   EXPECT_EQ(contentsOf(out_), "3||a 'b' \"c\" $d\n||x=y 'z'|||here|");
 }
 
+TEST_F(ProgramRunnerTest, WhatASilentProgramPrintsGoesNowhere) {
+  const std::string script = "exec 3>" + out_ + "; readlink /proc/$$/fd/1 /proc/$$/fd/2 | cat >&3";
+  ASSERT_EQ(runner_->start({"sh", "-c", script}, {}, {}, true)->wait(), 0);
+  EXPECT_EQ(contentsOf(out_), "/dev/null\n/dev/null\n");
+}
+
 TEST_F(ProgramRunnerTest, AProgramHasNoFileOpenButTheStandardOnes) {
   ASSERT_EQ(shell("exec > " + out_ + "; for f in /proc/$$/fd/*; do echo ${f##*/}; done; cat").wait(), 0);
   const std::string fds = contentsOf(out_);
