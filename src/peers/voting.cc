@@ -26,6 +26,7 @@ constexpr std::string_view kFoundingData = "founding";
 constexpr std::chrono::seconds kTick{1};
 constexpr std::chrono::seconds kReachPatience{5};
 constexpr std::chrono::seconds kAnswersLately{3};
+constexpr std::chrono::seconds kAskPatience{2};
 // With etcd's orderly end: it waits up to 7 s for its clients' streams where there is no TLS.
 constexpr std::chrono::seconds kOrderlyEnd{10};
 // With an etcd that stands still, at the end.
@@ -209,7 +210,8 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   };
   std::shared_ptr<etcd::Client> clientOf(const SocketAddress& address);
   static Task<void> ask(Self self, Voter voter, std::shared_ptr<Awaited> awaited);
-  Task<void> askAll(std::vector<Voter> voters, std::function<bool(uint64_t)> is_awaited);
+  Task<void> askAll(std::vector<Voter> voters, std::function<bool(uint64_t)> is_awaited,
+                    nanoseconds patience = kAskPatience);
   Voter voterOf(const ClusterMember& member, const std::vector<Machine>& machines) const;
   Task<void> lead();
   Task<bool> readMembers(View& view);
@@ -225,7 +227,9 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   Task<StoreResult<void>> makeSpace();
   static Task<void> handOver(Self self, std::shared_ptr<Awaited> awaited);
   static Task<void> takeBackKey(Self self, std::shared_ptr<Awaited> awaited);
-  static Task<void> inspect(Self self, std::shared_ptr<std::promise<Status>> promise);
+  static Task<void> readMachines(Self self, std::shared_ptr<std::vector<Machine>> machines,
+                                 std::shared_ptr<Awaited> awaited);
+  static Task<void> inspect(Self self, nanoseconds patience, std::shared_ptr<std::promise<Status>> promise);
 
   etcd::CompletionThread& thread;
   const Options options;
@@ -924,7 +928,8 @@ Task<void> Voting::Impl::ask(Self self, Voter voter, std::shared_ptr<Awaited> aw
 }
 
 // One that stands still is asked too, but holds up no other: its answer counts when it comes.
-Task<void> Voting::Impl::askAll(std::vector<Voter> voters, std::function<bool(uint64_t)> is_awaited) {
+Task<void> Voting::Impl::askAll(std::vector<Voter> voters, std::function<bool(uint64_t)> is_awaited,
+                                nanoseconds patience) {
   const auto awaited = std::make_shared<Awaited>(thread);
   for (const Voter& voter : voters) {
     if (!being_asked.insert(voter.member).second) continue;
@@ -933,7 +938,7 @@ Task<void> Voting::Impl::askAll(std::vector<Voter> voters, std::function<bool(ui
     thread.spawn(ask(shared_from_this(), voter, counts ? awaited : nullptr));
   }
   if (awaited->left == 0) co_return;
-  co_await awaited->all.wait(2s);
+  co_await awaited->all.wait(patience);
 }
 
 Voter Voting::Impl::voterOf(const ClusterMember& member, const std::vector<Machine>& machines) const {
@@ -1172,15 +1177,26 @@ Task<void> Voting::Impl::handOver(Self self, std::shared_ptr<Awaited> awaited) {
   awaited->done();
 }
 
-Task<void> Voting::Impl::inspect(Self self, std::shared_ptr<std::promise<Status>> promise) {
+Task<void> Voting::Impl::readMachines(Self self, std::shared_ptr<std::vector<Machine>> machines,
+                                      std::shared_ptr<Awaited> awaited) {
+  auto reading = self->store.range(store::KeyRange::prefix(kMachinesPrefix), {});
+  const StoreResult<store::RangeResult> keys = co_await reading;
+  if (keys) *machines = machinesOf(keys->kvs);
+  awaited->done();
+}
+
+Task<void> Voting::Impl::inspect(Self self, nanoseconds patience, std::shared_ptr<std::promise<Status>> promise) {
   Impl& impl = *self;
   Status status;
-  auto reading = impl.store.range(store::KeyRange::prefix(kMachinesPrefix), {});
-  const StoreResult<store::RangeResult> keys = co_await reading;
-  if (keys) status.machines = machinesOf(keys->kvs);
+  const auto machines = std::make_shared<std::vector<Machine>>();
+  const auto read = std::make_shared<Awaited>(impl.thread);
+  read->left = 1;
+  impl.thread.spawn(readMachines(self, machines, read));
   const BootClock::time_point begun = impl.thread.now();
-  auto asking = impl.askAll(impl.published.voters, [](uint64_t) { return true; });
+  auto asking = impl.askAll(impl.published.voters, [](uint64_t) { return true; }, patience);
   co_await asking;
+  co_await read->all.wait(std::max<nanoseconds>(patience - (impl.thread.now() - begun), 0ns));
+  status.machines = *machines;
   for (const Voter& voter : impl.published.voters) {
     VoterStatus& one = status.voters.emplace_back();
     one.voter = voter;
@@ -1226,7 +1242,8 @@ bool Voting::stop(std::chrono::milliseconds budget) {
 Voting::Status Voting::status(std::chrono::milliseconds patience) const {
   const auto promise = std::make_shared<std::promise<Status>>();
   auto future = promise->get_future();
-  if (!impl_->thread.spawn(Impl::inspect(impl_, promise)) || future.wait_for(patience) != std::future_status::ready) {
+  if (!impl_->thread.spawn(Impl::inspect(impl_, patience, promise)) ||
+      future.wait_for(patience + 1s) != std::future_status::ready) {
     Status unknown;
     unknown.problem = "the state of the voters is not known in time";
     return unknown;

@@ -32,7 +32,7 @@ bool isProgram(const std::string& program);
 
 class Voting {
  public:
-  enum class Role : uint8_t { kStandsBy, kStarts, kLearns, kVotes };
+  enum class Role : uint8_t { kUnknown, kStandsBy, kStarts, kLearns, kVotes };
 
   struct Options {
     founding::Value cluster;
@@ -67,7 +67,7 @@ class Voting {
     std::string version;     // of etcd; empty: it does not answer
   };
   struct Status {
-    Role role = Role::kStandsBy;
+    Role role = Role::kUnknown;
     std::vector<VoterStatus> voters;
     std::vector<Machine> machines;  // all that live
     std::string going_on;           // by the leader, or by the change that is published; empty: nothing
@@ -87,7 +87,8 @@ class Voting {
   // No callback comes afterwards. False: it takes longer, and goes on; may be called again. Also false if `thread` has
   // stopped before: then nothing of this is done.
   bool stop(std::chrono::milliseconds budget);
-  // Asks all voters; waits so long for them at most. After that, or if `thread` has stopped, only `problem` is set.
+  // Asks all voters; waits so long for them at most: who has not answered then is away. If `thread` stands still for a
+  // second more, or has stopped, only `problem` is set, and the role is not known.
   Status status(std::chrono::milliseconds patience) const;
   // While the voters are out of reach: those that other machines tell of.
   void learn(std::vector<founding::Voter> voters);

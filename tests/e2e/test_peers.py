@@ -315,6 +315,23 @@ def test_the_older_of_two_machines_dies(machines):
     wait_name(newcomer, worker(3))
 
 
+def test_a_voter_says_that_it_votes_while_another_one_stands_still(machines):
+    cluster = machines(3)
+    for number in (2, 3, 4):
+        cluster.start(number)
+    for node in cluster.made.values():
+        wait_name(node)
+    _, leader = voters_of(cluster.made[2], 3)
+    frozen, *_ = (number for number, node in cluster.made.items() if node.host != leader)
+    etcd, = cluster.etcds(frozen)
+    os.kill(etcd, signal.SIGSTOP)
+    asked = [node for number, node in cluster.made.items() if number != frozen]
+    said = [group_of(node) for node in asked for _ in range(3)]
+    os.kill(etcd, signal.SIGCONT)
+    assert all(group["role"] == "votes" and group["connected"] and group["problem"] == "" for group in said), said
+    assert [voter["address"] for voter in said[-1]["voters"] if not voter["healthy"]] == [f"127.0.0.{frozen}:{cluster.port}"]
+
+
 def test_a_healthy_cluster_is_not_recovered(machines):
     cluster = machines(3)
     for number in (2, 3, 4):

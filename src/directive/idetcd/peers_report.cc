@@ -11,6 +11,8 @@ constexpr std::chrono::seconds kPatience{2};  // with the voters
 
 const char* textOf(Voting::Role role) {
   switch (role) {
+    case Voting::Role::kUnknown:
+      return "not known";
     case Voting::Role::kStandsBy:
       return "stands by";
     case Voting::Role::kStarts:
@@ -60,7 +62,8 @@ json describePeers(const peers::PeerGroup& group) {
     if (const int64_t number = cluster->numberOf(report.uuid); number > 0) described["number"] = number;
   }
   if (!voting) return described;
-  described["connected"] = report.reaches_voters && std::ranges::any_of(voting->voters, &Voting::VoterStatus::answers);
+  const bool one_answers = std::ranges::any_of(voting->voters, &Voting::VoterStatus::answers);
+  described["connected"] = report.reaches_voters && (one_answers || voting->role == Voting::Role::kUnknown);
   described["role"] = textOf(voting->role);
   described["doing"] = voting->going_on;
   described["problem"] = voting->problem;
