@@ -4,6 +4,7 @@
 #include <future>
 #include <iterator>
 #include <list>
+#include <sys/resource.h>
 #include <thread>
 
 #include "base/executor.h"
@@ -17,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kTick{500};
+constexpr std::chrono::milliseconds kTick{250};
 // A connection that is closed while bytes of its client are unread is reset, and the response may be lost with it.
 constexpr std::chrono::seconds kLinger{1};
 
@@ -61,6 +62,14 @@ std::vector<uint8_t> encode(const Response& response, bool allows_post, bool wit
   text += keeps_alive ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n";
   if (with_body) text += response.body;
   return {text.begin(), text.end()};
+}
+
+// Half of the margin that net::DescriptorBudget leaves, at most.
+size_t maxLocal() {
+  constexpr rlim_t kPart = 16;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return Server::kMaxLocal;
+  return std::clamp<rlim_t>(limit.rlim_cur / kPart, Server::kMaxConnections, Server::kMaxLocal);
 }
 
 Response refusal(int status) { return {.status = status, .body = fmt::format("{}\n", reasonOf(status))}; }
@@ -126,6 +135,7 @@ struct Server::Impl {
   void answerLate(uint64_t session, const Response& response);
   void touch(Session& session);
   void close(Session& session);
+  size_t localSessions() const;
   void closeLate();
   void onClosed();
   void clear();
@@ -136,6 +146,7 @@ struct Server::Impl {
   std::map<SocketAddress, std::unique_ptr<net::TcpListener>> listeners;  // by what listen() was given
   std::shared_ptr<const Routes> routes = std::make_shared<const Routes>();
   std::unique_ptr<net::TcpListener> local_listener;
+  const size_t max_local = maxLocal();
   std::shared_ptr<const Paths> local_paths;  // null until useLocal()
   std::list<Session> sessions;               // longest idle first
   uint64_t last_session = 0;
@@ -154,6 +165,10 @@ class Server::Impl::Session final : public net::StreamHandler {
   bool isWaiting() const { return state_ == State::kWaiting; }
   void answerLate(const Response& response);
   bool isLate(Clock::time_point now);
+  // Whether its client has had `time` for a request, and has not sent it.
+  bool isSlow(Clock::time_point now, std::chrono::nanoseconds time) const {
+    return state_ == State::kReading && now >= deadline_ - kPatience + time;
+  }
 
   void onData(std::span<const uint8_t> bytes) override;
   void onEnd() override;
@@ -292,9 +307,8 @@ void Server::Impl::listenLocally(FileDescriptor bound) {
 
 void Server::Impl::accept(const Origin& origin, std::unique_ptr<net::TcpConnection> connection) {
   const auto is_rival = [&origin](const Session& session) { return session.origin() == origin; };
-  const auto rivals = static_cast<size_t>(std::ranges::count_if(sessions, is_rival));
-  if (!origin && rivals + 1 == kMaxConnections) local_listener->pause();
-  if (rivals == kMaxConnections) {
+  if (!origin && localSessions() + 1 >= max_local) local_listener->pause();
+  if (origin && static_cast<size_t>(std::ranges::count_if(sessions, is_rival)) == kMaxConnections) {
     const auto idle = [&](const Session& session) { return is_rival(session) && !session.isWaiting(); };
     const auto longest_idle = std::ranges::find_if(sessions, idle);
     sessions.erase(longest_idle != sessions.end() ? longest_idle : std::ranges::find_if(sessions, is_rival));
@@ -341,14 +355,18 @@ void Server::Impl::close(Session& session) {
 
 void Server::Impl::onClosed() {
   if (sessions.empty()) tick.stop();
-  const auto is_local = [](const Session& session) { return !session.origin(); };
-  if (local_listener && std::ranges::count_if(sessions, is_local) < static_cast<ptrdiff_t>(kMaxConnections))
-    local_listener->resume();
+  if (local_listener && localSessions() < max_local) local_listener->resume();
+}
+
+size_t Server::Impl::localSessions() const {
+  return static_cast<size_t>(std::ranges::count_if(sessions, [](const Session& one) { return !one.origin(); }));
 }
 
 void Server::Impl::closeLate() {
   const auto now = Clock::now();
   sessions.remove_if([now](Session& session) { return session.isLate(now); });
+  if (localSessions() >= max_local)
+    sessions.remove_if([now](Session& one) { return !one.origin() && one.isSlow(now, kLocalPatience); });
   onClosed();
 }
 

@@ -1,8 +1,10 @@
 // An HTTP server for operators' endpoints (health, metrics), on a thread of its own, so that no query waits for it.
 //
-// Bounded: kMaxConnections at a time for each address and for the Unix socket, so that the clients of one do not crowd out
-// those of another; the longest idle of an address gives way to a new one, and one that waits for a LateHandler only if
-// all do. At the Unix socket, whose clients belong to this machine, a new one waits for the end of another. A request has kPatience to arrive, and so has a client to read what it is sent. One response of a connection is under way at a time.
+// Bounded: kMaxConnections at a time for each address, so that the clients of one do not crowd out those of another; the
+// longest idle of an address gives way to a new one, and one that waits for a LateHandler only if all do. At the Unix
+// socket, whose clients belong to this machine, there are kMaxLocal, fewer where the process may have few descriptors, and
+// a new one waits for the end of another: who has not sent its request then within kLocalPatience is closed. A request has
+// kPatience to arrive, and so has a client to read what it is sent. One response of a connection is under way at a time.
 //
 // Any thread but its own.
 #pragma once
@@ -24,7 +26,9 @@ class Server {
  public:
   // Well below the margin that net::DescriptorBudget leaves for what it does not count.
   static constexpr size_t kMaxConnections = 8;
+  static constexpr size_t kMaxLocal = 64;  // commands that wait for etcd hold up no other
   static constexpr std::chrono::seconds kPatience{10};
+  static constexpr std::chrono::milliseconds kLocalPatience{500};
   static constexpr std::chrono::seconds kLatePatience{90};  // with a LateHandler
 
   static Result<std::unique_ptr<Server>> start();

@@ -277,6 +277,7 @@ class HttpLocalTest : public HttpServerTest {
 
   static FileDescriptor open() { return FileDescriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)); }
   const sockaddr* socketAddress() const { return reinterpret_cast<const sockaddr*>(&address_of_socket_); }
+  socklen_t addressSize() const { return sizeof(address_of_socket_); }
   // All that comes until the server closes the connection, or none within ten seconds.
   std::string askLocally(const std::string& request) const {
     const FileDescriptor client = open();
@@ -336,6 +337,19 @@ TEST_F(HttpLocalTest, ManyClientsAtOnceAreAllAnswered) {
   for (auto& answer : answers) EXPECT_TRUE(answer.get().ends_with("\r\n\r\nlocal"));
 }
 
+TEST_F(HttpLocalTest, HalfRequestsHoldUpNobody) {
+  server_->useLocal({{"/a", saying("local")}});
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<FileDescriptor> halves;
+  for (size_t i = 0; i < Server::kMaxLocal + 16; ++i) {
+    halves.push_back(open());
+    ASSERT_EQ(::connect(halves.back().get(), socketAddress(), addressSize()), 0);
+    ASSERT_EQ(::send(halves.back().get(), kLook.data(), 10, MSG_NOSIGNAL), 10);
+  }
+  EXPECT_TRUE(askLocally(kLook).ends_with("\r\n\r\nlocal"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, Server::kPatience / 2) << "they have longer to arrive";
+}
+
 // A handler's requests, answered when the test says so.
 class LateAnswers {
  public:
@@ -360,6 +374,28 @@ class LateAnswers {
   std::condition_variable came_;
   std::vector<Reply> replies_;
 };
+
+// Commands that wait for an etcd that is away.
+TEST_F(HttpLocalTest, ThoseThatWaitHoldUpNobody) {
+  LateAnswers late;
+  server_->useLocal({{"/late", late.handler()}, {"/a", saying("at once")}});
+  std::vector<std::future<std::string>> waiting;
+  std::vector<Reply> replies;
+  while (replies.size() < 20) {
+    waiting.push_back(std::async(std::launch::async, [this] {
+      return askLocally("GET /late HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    }));
+    replies.push_back(late.next());
+    if (!replies.back()) break;
+  }
+  EXPECT_EQ(replies.size(), 20);
+  EXPECT_TRUE(askLocally(kLook).ends_with("\r\n\r\nat once"));
+  for (const Reply& reply : replies) {
+    if (reply) reply({.body = "late"});
+  }
+  replies.clear();
+  for (auto& answer : waiting) answer.get();
+}
 
 class HttpLateTest : public HttpServerTest {
  protected:
