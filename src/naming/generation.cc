@@ -1,5 +1,6 @@
 #include "naming/generation.h"
 
+#include "base/text.h"
 #include "naming/keyspace.h"
 #include "naming/record_codec.h"
 #include "store/transaction.h"
@@ -153,7 +154,13 @@ void Generation::learn(const store::RangeResult& found) {
   const store::KeyValue& kv = found.kvs.front();
   if (kv.mod_revision == key_revision_) return;
   key_revision_ = kv.mod_revision;
-  noted_ = GenerationCount::Note::parse(kv.value);
+  const auto note = GenerationCount::Note::parse(kv.value);
+  noted_ = note.value_or(GenerationCount::Note{});
+  if (!note) {
+    context_.log.warning("etcd key {} is no generation: {}; what is known without it counts", key_,
+                         printable(kv.value));
+    return changed_.set();  // it may have to be noted again
+  }
   noted_.revision = std::min(noted_.revision, kv.mod_revision);
   count_.learn(noted_);
 }

@@ -15,6 +15,8 @@
 // revisions; any that has seen one, if none of these does. So the generation goes on rising if one of those nodes lives. It
 // stands still until the offset is noted.
 //
+// A key that is no such note, by whatever hand, is as none, and takes nothing back that is known.
+//
 // A renewal by the Go plugin, with the same value under another lease, is no change. The count is in generation_count.h; here
 // is the key, and the number that is told. Scheduler's thread only.
 #pragma once

@@ -8,8 +8,9 @@
 namespace idetcd::naming {
 namespace {
 
-int64_t numberOf(std::string_view text) {
-  return std::clamp<int64_t>(parseNumber<int64_t>(text).value_or(0), 0, kMaxToken);
+std::optional<int64_t> numberOf(std::string_view text) {
+  const auto number = parseNumber<int64_t>(text);
+  return number && *number >= 0 && *number <= kMaxToken ? number : std::nullopt;
 }
 
 }  // namespace
@@ -18,9 +19,11 @@ GenerationCount::Member GenerationCount::memberOf(const store::KeyValue& kv) {
   return {.create_revision = kv.create_revision, .value = XXH3_64bits(kv.value.data(), kv.value.size())};
 }
 
-GenerationCount::Note GenerationCount::Note::parse(std::string_view text) {
+std::optional<GenerationCount::Note> GenerationCount::Note::parse(std::string_view text) {
   const size_t space = std::min(text.find(' '), text.size());
-  return {.revision = numberOf(text.substr(0, space)), .offset = numberOf(text.substr(std::min(space + 1, text.size())))};
+  const auto revision = numberOf(text.substr(0, space));
+  const auto offset = numberOf(text.substr(std::min(space + 1, text.size())));
+  return revision && offset ? std::optional(Note{.revision = *revision, .offset = *offset}) : std::nullopt;
 }
 
 const GenerationCount::Entry* GenerationCount::find(int64_t id) const {

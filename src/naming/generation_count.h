@@ -21,11 +21,12 @@ class GenerationCount {
   using Members = std::unordered_map<int64_t, Member>;  // by ID
   static Member memberOf(const store::KeyValue& kv);
 
-  // What is kept in etcd for those that come later. A hand may write anything: what is no number is 0.
+  // What is kept in etcd for those that come later.
   struct Note {
     int64_t revision = 0;
     int64_t offset = 0;
-    static Note parse(std::string_view text);
+    // None: it is no note. A hand may write anything.
+    static std::optional<Note> parse(std::string_view text);
     std::string text() const { return fmt::format("{} {}", revision, offset); }
   };
 

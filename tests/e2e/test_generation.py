@@ -182,3 +182,15 @@ def test_an_offset_that_is_noted_later_is_read_with_the_next_comparison(start, e
     for offset in (100_000, 200_000):  # the first one may be there before the second of the reads at the start
         etcd.put(KEY, f"1 {offset}")
         wait_until(lambda above=offset: (roster(node)[0] or 0) > above, 20, node.logs)
+
+
+def test_a_note_of_a_hand_takes_nothing_back(start, etcd):
+    node = start(1, options=["reconcile 1s"])
+    agreed([node], [1], 0)
+    etcd.put(KEY, "1 100000")
+    known = agreed([node], [1], 100_000)
+    etcd.put(KEY, "no number")
+    wait_until(lambda: etcd.pairs(internal=True)[KEY]["value"] != b"no number", 20, node.logs)
+    assert etcd.pairs(internal=True)[KEY]["value"].endswith(b" 100000")
+    assert agreed([node], [1], 0) == known
+    node.wait_logged("is no generation: no number", times=1)

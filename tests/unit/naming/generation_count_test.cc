@@ -77,7 +77,7 @@ TEST_F(GenerationCountTest, ARestartGoesOn) {
   next.put(member(1, 10), true);
   next.endSnapshot();
   EXPECT_EQ(next.generation(), 10);
-  next.learn(GenerationCount::Note::parse(noted.text()));
+  next.learn(GenerationCount::Note::parse(noted.text()).value());
   EXPECT_EQ(next.generation(), before);
   EXPECT_TRUE(next.isShownBy(noted));
 }
@@ -164,12 +164,13 @@ TEST(GenerationCount, IdsMayBeFarApart) {
   EXPECT_FALSE(count.hasExactly({{1, as(1, 10)}, {7, as(7, 10)}, {9, as(8, 13)}, {kFar, as(kFar, 10)}}));
 }
 
-TEST(GenerationNote, ANoteOfAHandIsNoNumber) {
-  EXPECT_EQ(GenerationCount::Note::parse("12 34").text(), "12 34");
-  for (const std::string_view text : {"", " ", "x", "-1 -2", "99999999999999999999 x", "1x 2 3"}) {
-    EXPECT_EQ(GenerationCount::Note::parse(text).text(), "0 0") << text;
+TEST(GenerationNote, WhatAHandHasWrittenIsNone) {
+  EXPECT_EQ(GenerationCount::Note::parse("12 34").value().text(), "12 34");
+  EXPECT_EQ(GenerationCount::Note::parse("0 9007199254740991").value().text(), "0 9007199254740991");
+  for (const std::string_view text : {"", " ", "x", "7", "7 ", "7 x", "-1 2", "1 -2", "1 2 ", "1x 2", "1 2 3",
+                                      "99999999999999999999 0", "0 9007199254740992"}) {
+    EXPECT_FALSE(GenerationCount::Note::parse(text)) << text;
   }
-  EXPECT_EQ(GenerationCount::Note::parse("7").text(), "7 0");
 }
 
 }  // namespace
