@@ -85,7 +85,7 @@ Result<void> EtcdChild::start() {
 void EtcdChild::stop(std::chrono::milliseconds patience) {
   {
     const std::lock_guard lock(mutex_);
-    if (!std::exchange(stopping_, true)) patience_ = patience;
+    patience_ = std::exchange(stopping_, true) ? std::min(patience_, patience) : patience;
   }
   changed_.notify_all();
   eventfd_write(wake_.get(), 1);
@@ -120,18 +120,25 @@ bool EtcdChild::pause(std::chrono::milliseconds pause) {
 
 void EtcdChild::end(const sandbox::RunningProgram& program) {
   constexpr int kKillPatienceMs = 1000;
-  std::chrono::milliseconds patience{};
-  {
-    const std::lock_guard lock(mutex_);
-    patience = patience_;
-  }
-  pollfd ended{program.descriptor(), POLLIN, 0};
-  if (patience.count() > 0) {
-    program.terminate();
-    if (poll(&ended, 1, static_cast<int>(patience.count())) == 1) return;
+  const BootClock::time_point begun = BootClock::now();
+  std::array<pollfd, 2> fds{{{program.descriptor(), POLLIN, 0}, {wake_.get(), POLLIN, 0}}};
+  bool is_asked = false;
+  while (true) {
+    eventfd_t calls = 0;
+    eventfd_read(wake_.get(), &calls);  // before patience() is asked: a later stop() wakes the poll
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(begun + patience() - BootClock::now());
+    if (left.count() <= 0) break;
+    if (!std::exchange(is_asked, true)) program.terminate();
+    poll(fds.data(), fds.size(), static_cast<int>(left.count()));
+    if (fds[0].revents != 0) return;
   }
   program.kill();
-  poll(&ended, 1, kKillPatienceMs);
+  poll(fds.data(), 1, kKillPatienceMs);
+}
+
+std::chrono::milliseconds EtcdChild::patience() const {
+  const std::lock_guard lock(mutex_);
+  return patience_;
 }
 
 std::string EtcdChild::runOnce() {

@@ -44,7 +44,7 @@ class EtcdChild {
   // kNoResources: there is no thread. Once.
   Result<void> start();
   // Has the program ended by SIGTERM if there is patience, for so long at most, then killed. Waits until it has ended, for
-  // a second at most after that. Only the first call counts.
+  // a second at most after that. A later call may only shorten the patience that is left.
   void stop(std::chrono::milliseconds patience = {});
 
   // Why it does not run, or has not stayed; empty: it runs, for kSteady at least or for the first time.
@@ -54,6 +54,7 @@ class EtcdChild {
  private:
   void run();
   void end(const sandbox::RunningProgram& program);
+  std::chrono::milliseconds patience() const;
   // False: stop() came.
   bool pause(std::chrono::milliseconds pause);
   std::string runOnce();  // how it ended

@@ -188,7 +188,7 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   std::string noRecovery() const;
   Task<void> recoverNow();
   Task<bool> restartAlone();
-  Task<bool> writesAlone(BootClock::time_point deadline);
+  Task<bool> writesAlone(BootClock::time_point deadline, uint64_t most_starts);
   static Task<void> tryToWrite(Self self, std::shared_ptr<runtime::Event> done);
   Task<void> moveAddress(Voter voter);
   void seeVersion(const std::string& version);
@@ -265,6 +265,7 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   bool started = false;             // see the header
   std::optional<std::string> data;  // its name, if there is some
   std::unique_ptr<EtcdChild> child;
+  std::shared_ptr<EtcdChild> ending;  // the last one that was ended
   bool in_memory_said = false;
   uint64_t child_starts = 0;
   std::optional<MemberStatus> own_status;
@@ -621,14 +622,16 @@ std::string Voting::Impl::foundingCluster() const {
   return all;
 }
 
-// `patience`: with an orderly end; none: it is killed.
+// `patience`: with an orderly end; none: it is killed, also while another Task has patience with it.
 Task<void> Voting::Impl::endChild(std::chrono::milliseconds patience) {
-  if (!child) co_return;
-  const std::shared_ptr<EtcdChild> ending = std::move(child);
+  if (child) ending = std::move(child);
+  if (!ending) co_return;
   own_status.reset();
   counters.leads.set(0);
-  auto blocked = block([ending, patience] { ending->stop(patience); });
-  if (!co_await blocked) ending->stop();
+  const std::shared_ptr<EtcdChild> last = ending;
+  auto blocked = block([last, patience] { last->stop(patience); });
+  if (!co_await blocked) last->stop();
+  if (ending == last) ending.reset();
 }
 
 Task<void> Voting::Impl::join(uint64_t member) {
@@ -871,29 +874,37 @@ Task<void> Voting::Impl::recoverNow() {
 
 // With --force-new-cluster etcd drops the entries of its log that it does not know to be committed. After SIGKILL or a loss
 // of power its database may have some of them, and whoever joins and replays the log would lack them. So it makes a
-// snapshot at once, and is started again from that: what it sends to those that join is its database.
+// snapshot at once, and is started again from that: what it sends to those that join is its database. One that ends before
+// has been started again without these flags: then all is done anew, as nobody has joined yet.
 Task<bool> Voting::Impl::restartAlone() {
   const auto deadline = thread.now() + 60s;
-  co_await endChild(kOrderlyEnd);
-  std::vector<std::string> flags{"--force-new-cluster", "--snapshot-count=1"};
-  auto forced = startChild(*data, "", "existing", std::move(flags));
-  co_await forced;
-  auto first = writesAlone(deadline);
-  if (!co_await first) co_return false;
+  bool is_forced = false;
+  while (!is_forced) {
+    co_await endChild(kOrderlyEnd);
+    std::vector<std::string> flags{"--force-new-cluster", "--snapshot-count=1"};
+    auto forced = startChild(*data, "", "existing", std::move(flags));
+    co_await forced;
+    auto first = writesAlone(deadline, 1);
+    const bool writes = co_await first;
+    const bool has_ended = child && child->starts() > 1;
+    if (stopping || !(writes || has_ended) || thread.now() >= deadline) co_return false;
+    is_forced = !has_ended;
+  }
   co_await endChild(kOrderlyEnd);  // which waits for the snapshot
   auto again = startChild(*data, "", "existing");
   co_await again;
-  auto second = writesAlone(deadline);
+  auto second = writesAlone(deadline, std::numeric_limits<uint64_t>::max());
   const bool writes = co_await second;
   co_return writes;
 }
 
 // Until a write of its own takes effect. The first ones may not, and have no answer: etcd takes an index of the log that
-// its database has had for applied. So many are tried at once, each of which takes an index.
-Task<bool> Voting::Impl::writesAlone(BootClock::time_point deadline) {
+// its database has had for applied. So many are tried at once, each of which takes an index. False: it is not so by then,
+// or etcd has been started more often.
+Task<bool> Voting::Impl::writesAlone(BootClock::time_point deadline, uint64_t most_starts) {
   constexpr int kAtOnce = 64;
   const auto done = std::make_shared<runtime::Event>(thread);
-  while (child && !stopping && !thread.stopping() && thread.now() < deadline) {
+  while (child && child->starts() <= most_starts && !stopping && !thread.stopping() && thread.now() < deadline) {
     const StoreResult<MemberStatus> answer = co_await own_cluster.status();
     const bool leads_now = answer && answer->leader == answer->id;
     for (int i = 0; leads_now && i < kAtOnce; ++i) thread.spawn(tryToWrite(shared_from_this(), done));

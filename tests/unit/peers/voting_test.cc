@@ -409,6 +409,48 @@ TEST_F(VotingTest, OneOfThreeGoesOnAloneByAnOperatorsHand) {
   EXPECT_EQ(client(1).value("k"), "v");
 }
 
+// A machine of three whose other two are gone.
+class RecoveryTest : public VotingTest {
+ protected:
+  void loseTwoOfThree(const std::string& program) {
+    Voting::Options first = options(1, 3);
+    first.leases_end = 0s;
+    first.program = program;
+    start(1, std::move(first));
+    start(2, 3);
+    start(3, 3);
+    await(1, vote({1, 2, 3}));
+    kill(2);
+    kill(3);
+    ASSERT_TRUE(eventually([this] { return !machines_.at(1)->reached; }, 60s));
+  }
+  Voting& left() { return *machines_.at(1)->voting; }
+};
+
+TEST_F(RecoveryTest, AnEtcdThatEndsMeanwhileIsForcedOnceMore) {
+  const std::string program = directory_ / "etcd";
+  std::ofstream(program) << "#!/bin/sh\ncase \"$*\" in *--force-new-cluster*) [ -e " << program << ".ended ] || { : >"
+                         << program << ".ended; exit 1; };; esac\nexec etcd \"$@\"\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  loseTwoOfThree(program);
+  const auto recovered = left().recover().get();
+  EXPECT_TRUE(recovered.has_value()) << recovered.error().message;
+  EXPECT_TRUE(std::filesystem::exists(program + ".ended"));
+  await(1, vote({1}));
+}
+
+TEST_F(RecoveryTest, TheEndOfTheServerDoesNotWaitForAnEtcdThatStandsStill) {
+  loseTwoOfThree("etcd");
+  const std::vector<pid_t> etcds = etcdsOf(1);
+  ASSERT_EQ(etcds.size(), 1);
+  ::kill(etcds.front(), SIGSTOP);
+  auto recovery = left().recover();
+  // Its etcd is being ended.
+  ASSERT_TRUE(eventually([this] { return left().status(100ms).role == Voting::Role::kStandsBy; }, 60s));
+  EXPECT_TRUE(left().stop(5s));
+  EXPECT_FALSE(recovery.get());
+}
+
 // Those that start beside each other wait for each other, seconds in all.
 TEST_F(VotingTest, TheFirstEtcdOfAFoundingAnswersBeforeTheOthersStart) {
   const std::string program = directory_ / "etcd";
