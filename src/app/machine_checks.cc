@@ -165,6 +165,11 @@ bool isThere(const std::optional<std::string>& socket) {
 Findings checkServer(const std::optional<std::string>& socket) {
   const auto status = askServer(socket);
   if (status) return judgeStatus(*status, IDETCD_VERSION);
+  if (status.error().status != 0) {
+    return {{Severity::kError,
+             fmt::format("the server runs, but answers with the HTTP status {}", status.error().status),
+             "journalctl -u idetcd says more, unless another program has the socket"}};
+  }
   if (isThere(socket)) {
     return {{Severity::kError, fmt::format("the server runs, but gives no answer: {}", status.error().message),
              "journalctl -u idetcd, and the state of the process in ps, say what it waits for; else systemctl restart idetcd"}};

@@ -116,7 +116,10 @@ Reply<nlohmann::json> judge(const HttpResponse& response, std::string_view targe
   if (response.status == 200 && body.is_object()) return body;
   if (response.status < 400) return failed("the server answers with what is no JSON object");
   const auto said = textAt(body, "error");
-  if (response.status == 404 && !said) return failed(nobodyAnswers(target.substr(0, target.find('?'))));
+  if (response.status == 404 && !said) {
+    return tl::unexpected<Failure>(
+        Failure{.message = nobodyAnswers(target.substr(0, target.find('?'))), .status = response.status});
+  }
   const bool is_no = response.status == 404 || response.status == 409;
   return tl::unexpected<Failure>(
       Failure{.message = said ? escaped(*said) : fmt::format("the server answers with status {}", response.status),

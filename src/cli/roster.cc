@@ -165,7 +165,7 @@ std::optional<std::string> givenPattern(const Arguments& arguments) {
 
 Reply<nlohmann::json> explained(const LocalNode& node, const std::optional<std::string>& pattern,
                                 Reply<nlohmann::json> reply) {
-  if (reply || reply.error().status != 404) return reply;
+  if (reply || reply.error().status != 404 || reply.error().code != kNo) return reply;
   reply.error().code = kFailed;  // misspelt
   if (!pattern) return reply;
   if (const auto said = node.get("/v1/status", LocalNode::kReadPatience))

@@ -1,10 +1,12 @@
 """`idetcd doctor`: a list of what is wrong on this machine, with a fix each, that changes nothing."""
 
+import contextlib
 import json
 import os
 import shutil
 import socket
 import subprocess
+import threading
 import time
 
 import pytest
@@ -354,6 +356,33 @@ def test_a_server_that_is_degraded(directory, free_port, etcd, nodes):
     found = Report(where, text).has("server", "error", "the server runs, but gives no answer")
     assert "enable" not in found["fix"]
     node.resume()
+
+
+@pytest.mark.parametrize("status, reason, body", [(500, "Internal Server Error", "no"), (404, "Not Found", "no"), (503, "Service Unavailable", '{"error": "why"}')])
+def test_a_server_that_answers_with_an_error(directory, free_port, status, reason, body):
+    path = os.path.join(directory, "53.sock")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+
+        def answer():
+            while True:
+                try:
+                    client, _ = listener.accept()
+                except OSError:  # it is closed
+                    return
+                with client, contextlib.suppress(OSError):  # one only looks whether somebody listens
+                    client.recv(4096)
+                    client.sendall(f"HTTP/1.1 {status} {reason}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+        thread = threading.Thread(target=answer)
+        thread.start()
+        try:
+            report = Report(directory, whoami(free_port()))
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+    report.has("server", "error", f"the server runs, but answers with the HTTP status {status}")
+    assert "no answer" not in str(report.of("server"))
 
 
 @pytest.mark.etcd
