@@ -237,7 +237,19 @@ def test_a_state_directory_that_nobody_can_write(directory):
     assert validate(directory, text)[0] == 0
     os.chmod(os.path.join(directory, "state"), 0o555)
     code, _, stderr = validate(directory, text)
-    assert code == 1 and "Corefile:5" in stderr and "state: its mode lets nobody write; write: the path" in stderr
+    assert code == 1 and "Corefile:5" in stderr and "state: its mode does not let its owner write; write: the path" in stderr
+
+
+@pytest.mark.parametrize("state, mode, whose", [("state", 0o577, "its mode"), ("state", 0o677, "its mode"), ("state/new", 0o577, "the mode of state")],
+                         ids=["others may write", "others may search", "it cannot be made"])
+def test_validate_refuses_a_state_directory_that_the_start_refuses(directory, free_port, state, mode, whose):
+    text = f". {{\n idetcd {{\n  endpoint http://127.0.0.1:1\n  pattern w{{{{.ID}}}}.tf.\n  state {state}\n }}\n}}\n"
+    os.mkdir(os.path.join(directory, "state"))
+    os.chmod(os.path.join(directory, "state"), mode)
+    code, _, stderr = validate(directory, text)
+    assert code == 1 and "Corefile:5" in stderr and f"{state}: {whose} does not let its owner write; write: the path" in stderr
+    code, _, stderr = run(directory, text, "-dns.port", str(free_port()))
+    assert code == 1 and f"state directory {state}: Permission denied" in stderr, "nor does the server start"
 
 
 # What is wrong with the line of a directive hides nothing of its block.

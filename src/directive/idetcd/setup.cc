@@ -60,16 +60,29 @@ Result<std::vector<SocketAddress>> listeningAddresses(const resolve::Block& bloc
   return all;
 }
 
-// Why no user can write there; empty: one may, as far as that shows without being that one.
+// Whether all that the server needs there to make a file is in the bits of the owner, or of another one.
+bool isWritable(mode_t mode, bool to_owner) {
+  const auto may = [mode](mode_t bits) { return (mode & bits) == bits; };
+  return may(S_IWUSR | S_IXUSR) || (!to_owner && (may(S_IWGRP | S_IXGRP) || may(S_IWOTH | S_IXOTH)));
+}
+
+// Why nobody can write there, or its owner, who asks; empty: one may, as far as that shows without being that one. What is
+// not there is made in the nearest directory that is. The server is no more than a mode allows, as root too
+// (sandbox/confinement.h).
 std::string obstacleOf(const std::string& directory) {
   std::filesystem::path there = directory;
   struct stat status {};
-  while (::stat(there.c_str(), &status) != 0 && errno == ENOENT && there.has_relative_path()) there = there.parent_path();
+  while (::stat(there.c_str(), &status) != 0) {
+    if (errno != ENOENT || !there.has_relative_path()) return {};
+    there = there.has_parent_path() ? there.parent_path() : ".";
+  }
   struct statvfs disk {};
   if (::statvfs(there.c_str(), &disk) == 0 && (disk.f_flag & ST_RDONLY) != 0) return std::strerror(EROFS);
-  constexpr mode_t kAnyWrite = S_IWUSR | S_IWGRP | S_IWOTH;
-  const bool is_itself = ::stat(directory.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
-  return is_itself && (status.st_mode & kAnyWrite) == 0 ? "its mode lets nobody write" : "";
+  const bool is_own = status.st_uid == ::geteuid();
+  if (!S_ISDIR(status.st_mode) || isWritable(status.st_mode, is_own)) return {};
+  const std::string whose =
+      there == std::filesystem::path(directory) ? "its mode" : fmt::format("the mode of {}", there.string());
+  return fmt::format("{} does not let {} write", whose, is_own ? "its owner" : "anybody");
 }
 
 void checkFiles(config::NamedFiles& files) {
