@@ -7,10 +7,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <sys/socket.h>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "base/file_descriptor.h"
 #include "dns/query.h"
 #include "net/event_loop.h"
 #include "net/tcp.h"
@@ -62,6 +64,8 @@ class FakeUpstream {
         auto tcp = net::TcpListener::listen(loop, address, false, [this](auto c) { accept(std::move(c)); });
         if (!tcp) continue;
         tcp_ = std::move(*tcp);
+      } else if (!holdTcp(address)) {
+        continue;
       }
       udp_.emplace(std::move(*udp));
       watcher_.emplace(loop, udp_->fd(), [this] { onReadable(); });
@@ -147,10 +151,19 @@ class FakeUpstream {
     if (handler_) handler_(Asked(asked), reply);
   }
 
+  // Without listening: who connects is refused, and no other program listens there.
+  bool holdTcp(const SocketAddress& address) {
+    tcp_hold_ = FileDescriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_storage storage;
+    const socklen_t length = address.toSockaddr(&storage);
+    return ::bind(tcp_hold_.get(), reinterpret_cast<const sockaddr*>(&storage), length) == 0;
+  }
+
   Handler handler_;
   std::optional<net::UdpSocket> udp_;
   std::optional<net::ReadWatcher> watcher_;
   std::unique_ptr<net::TcpListener> tcp_;
+  FileDescriptor tcp_hold_;
   net::UdpBatch batch_;
   std::list<Session> sessions_;
   std::vector<Asked> asked_;

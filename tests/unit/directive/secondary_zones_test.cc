@@ -257,7 +257,7 @@ TEST_F(SecondaryZonesTest, ThePrimaryThatNotifiesIsAskedFirst) {
 }
 
 TEST_F(SecondaryZonesTest, ACopyDoesNotExpireBeforeItIsAskedForAgain) {
-  auto made = zones::parseZone("$TTL 1\n@ SOA ns m 1 2 1 0 1\n@ NS ns\n");
+  auto made = zones::parseZone("$TTL 1\n@ SOA ns m 1 2 60 0 1\n@ NS ns\n");
   ASSERT_TRUE(made);
   Primary primary(loop_, std::shared_ptr<const zones::Zone>(std::move(*made)));
   const auto zones = follow(primary.address());

@@ -93,11 +93,11 @@ TEST(CompletionThread, EndsSleepsInTheOrderOfTheirDeadlines) {
   const auto thread = CompletionThread::make().value();
   std::vector<int> order;
   std::vector<std::future<void>> ends;
-  for (const int duration : {60, 20, 40}) {
+  for (const int duration : {1500, 500, 1000}) {
     ends.push_back(start(*thread, sleepAndNote(*thread, std::chrono::milliseconds(duration), order)));
   }
   for (auto& end : ends) end.get();
-  EXPECT_EQ(order, (std::vector<int>{20, 40, 60}));
+  EXPECT_EQ(order, (std::vector<int>{500, 1000, 1500}));
 }
 
 TEST(CompletionThread, StopCutsSleepsShortAndRunsTasksToTheirEnd) {

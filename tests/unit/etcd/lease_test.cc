@@ -39,13 +39,13 @@ TEST_F(LeaseTest, RefusesWhatEtcdRefuses) {
 }
 
 TEST_F(LeaseTest, ExpiresWhenNotKeptAlive) {
-  const auto lease = etcd_.grant(2s);
+  const auto lease = etcd_.grant(6s);
   ASSERT_TRUE(succeeded(lease));
   const auto revision = etcd_.put("k", "v", lease->id);
   ASSERT_TRUE(succeeded(revision));
   auto watch = etcd_.watch(KeyRange::single("k"), *revision + 1);
   ASSERT_TRUE(succeeded(watch));
-  const auto batch = etcd_.next(*watch, 20s);
+  const auto batch = etcd_.next(*watch, 60s);
   ASSERT_TRUE(succeeded(batch));
   ASSERT_EQ(batch->events.size(), 1u);
   EXPECT_EQ(batch->events[0].type, WatchEvent::Type::kDelete);
@@ -132,7 +132,7 @@ TEST_F(LeaseTest, RevokesAsTheLastThingBeforeStop) {
   ASSERT_TRUE(succeeded(etcd_.put("k", "v", lease->id)));
   BlockingClient leaving(server_);
   auto revoked = start(leaving.thread, leaving.client.leaseRevoke(lease->id));
-  leaving.thread.stop();
+  leaving.thread.stop(60s);
   EXPECT_TRUE(succeeded(revoked.get()));
   EXPECT_EQ(etcd_.value("k"), std::nullopt);
 }
@@ -153,7 +153,7 @@ TEST_F(LeaseTest, RevokesAfterStopBegan) {
     co_return co_await client.leaseRevoke(id);
   };
   auto revoked = start(leaving.thread, keeper(leaving.thread, leaving.client, lease->id));
-  leaving.thread.stop();
+  leaving.thread.stop(60s);
   EXPECT_TRUE(succeeded(revoked.get()));
   EXPECT_TRUE(failedWith(etcd_.keepAlive(lease->id), ErrorCode::kLeaseNotFound));
 }

@@ -201,8 +201,8 @@ TEST_F(HttpServerTest, WhoHasAskedLatelyStays) {
 
 TEST_F(HttpServerTest, ARequestHasItsTimeToArrive) {
   serve("hello");
-  Socket slow = connect();
   const auto begin = std::chrono::steady_clock::now();
+  Socket slow = connect();
   slow.send("GET /a HTTP/1.1\r\n");
   while (!slow.isReadable(500)) ASSERT_TRUE(slow.send("X: y\r\n")) << "a byte now and then gains nothing";
   EXPECT_GE(std::chrono::steady_clock::now() - begin, Server::kPatience);

@@ -207,6 +207,10 @@ TEST_F(MemberTest, OneFreedSlotBringsOneNodeToEtcd) {
     return std::find_if(nodes_.begin(), nodes_.end(), [](const auto& node) { return !node->name().empty(); });
   };
   ASSERT_TRUE(eventually([&] { return holder() != nodes_.end() && requests() >= 2 * 3 + 3 * kWaiting; }));
+  // Who saw no name in its first snapshot looks again when it first compares, and then for about a minute not.
+  ASSERT_TRUE(eventually([&] {
+    return std::ranges::all_of(nodes_, [](const auto& node) { return node->counted("idetcd_comparisons_total") >= 1; });
+  }));
   uint64_t before = 0;
   while (before != requests()) {  // what they have begun they may end
     before = requests();
@@ -527,13 +531,14 @@ TEST_F(MemberTest, ADestroyedMemberTouchesItsStoreNoMore) {
 
 TEST_F(MemberTest, TheLeaseIsKeptAlive) {
   NodeOptions made = options(server_.endpoint());
-  made.lease = 4s;
+  made.lease = 10s;
   Node& node = start(made);
   ASSERT_TRUE(node.ownsSomething());
   const int64_t token = node.member.ownership()->token;
   const auto begin = std::chrono::steady_clock::now();
-  ASSERT_TRUE(eventually([&] { return node.counted("idetcd_keepalives_total") >= 6; }));
-  EXPECT_GT(std::chrono::steady_clock::now() - begin, 6s);  // three a lease, less the jitter
+  ASSERT_TRUE(eventually([&] { return node.counted("idetcd_keepalives_total") >= 3; }));
+  EXPECT_GT(std::chrono::steady_clock::now() - begin, 10s);  // two a lease, less the jitter
+  ASSERT_TRUE(node.member.ownership());
   EXPECT_EQ(node.member.ownership()->token, token);
   EXPECT_EQ(node.counted("idetcd_claims_total"), 1u);
 }
@@ -685,13 +690,17 @@ TEST_F(MemberTest, TheObserverHearsOfTheClaimAndOfTheLossAndOfStop) {
 TEST_F(MemberTest, TheObserverHearsThatTheDeadlinePassedAndNothingOfRenewals) {
   OwnershipLog log;
   NodeOptions made = options(server_.endpoint());
-  made.lease = 3s;
+  made.lease = 9s;
   made.on_ownership = log.recorder();
   Node& node = start(made);
   ASSERT_TRUE(eventually([&] { return node.counted("idetcd_keepalives_total") >= 2; }));
   EXPECT_EQ(log.all(), (std::vector<std::string>{"+worker1.tf.local."}));
-  const BootClock::time_point deadline = node.member.ownership()->deadline;
-  EXPECT_TRUE(eventually([&] { return node.member.ownership()->deadline > deadline; }));
+  const auto owned = node.member.ownership();
+  ASSERT_TRUE(owned);
+  EXPECT_TRUE(eventually([&] {
+    const auto now = node.member.ownership();
+    return now && now->deadline > owned->deadline;
+  }));
   server_.pause();
   ASSERT_TRUE(log.becomes({"+worker1.tf.local.", "-"}));
   EXPECT_EQ(node.name(), "");

@@ -42,9 +42,11 @@ class BusyNotifierTest : public testing::Test {
     state_ = *state;
     files_->submit([go = go_.get_future().share()] { go.wait(); });
   }
-  void makeNotifier(const std::string& script) {
+  void makeNotifier(const std::string& script, std::chrono::seconds ready_timeout = std::chrono::seconds(1)) {
     notifier_ = std::make_unique<OwnershipNotifier>(
-        state_, node::ClaimHook::Options{.command = {"sh", "-c", script}, .runner = test_support::program_runner},
+        state_,
+        node::ClaimHook::Options{
+            .command = {"sh", "-c", script}, .runner = test_support::program_runner, .ready_timeout = ready_timeout},
         files_, counters_, Logger());
   }
   void TearDown() override {
@@ -94,7 +96,7 @@ TEST_F(BusyNotifierTest, TheLastIsWhatIsWritten) {
 
 // What replaces the file waits for a FIFO that nobody reads.
 TEST_F(BusyNotifierTest, ALossFindsTheFileEmptyOnASlowDisk) {
-  makeNotifier("(echo $IDETCD_EVENT; cat " + state_->identityFile() + ") >> " + out_);
+  makeNotifier("(echo $IDETCD_EVENT; cat " + state_->identityFile() + ") >> " + out_, std::chrono::seconds(10));
   go_.set_value();
   released_ = true;
   notifier_->claimed(node(1));
@@ -160,7 +162,7 @@ TEST_F(BusyNotifierTest, WhatCannotBeWrittenIsWrittenLater) {
 }
 
 TEST_F(BusyNotifierTest, AProgramFindsTheFileAsItIsTold) {
-  makeNotifier("cat " + state_->identityFile() + " > " + out_);
+  makeNotifier("cat " + state_->identityFile() + " > " + out_, std::chrono::seconds(60));
   notifier_->claimed(node(7));
   release();
   EXPECT_TRUE(eventually([&] { return contentsOf(out_) == renderIdentity(node(7)); }));

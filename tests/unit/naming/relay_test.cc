@@ -40,7 +40,7 @@ class RelayTest : public MemberTest {
   NodeOptions relaying(bool observe = false) {
     NodeOptions made = options(server_.endpoint());
     made.observe = observe;
-    made.lease = 5s;
+    made.lease = 10s;
     made.relay.fan_out = 2;
     made.relay.connect = [this](const RelayCard& card) -> std::shared_ptr<store::Source> {
       const auto found = served_.find(card.token);

@@ -6,6 +6,7 @@
 
 #include "net/udp_socket.h"
 #include "sockets.h"
+#include "support/free_port.h"
 
 namespace idetcd::net {
 namespace {
@@ -14,7 +15,7 @@ using test::address;
 
 TEST(PortHolder, TheProgramIsFoundByItsSocket) {
   for (const char* held : {"127.0.0.1", "0.0.0.0", "::1", "::"}) {
-    const auto socket = UdpSocket::bind(address(held, 0), false);
+    const auto socket = UdpSocket::bind(address(held, test_support::freePort()), false);
     if (!socket) continue;  // no IPv6 here
     const SocketAddress there = socket->localAddress();
     const bool is_v4 = there.ip.isV4();
@@ -31,7 +32,7 @@ TEST(PortHolder, TheProgramIsFoundByItsSocket) {
 }
 
 TEST(PortHolder, AnotherAddressKeepsNobodyAway) {
-  const auto socket = UdpSocket::bind(address("127.0.0.1", 0), false);
+  const auto socket = UdpSocket::bind(address("127.0.0.1", test_support::freePort()), false);
   ASSERT_TRUE(socket.has_value());
   EXPECT_TRUE(portHolders("udp", address("127.0.0.2", socket->localAddress().port)).empty());
 }

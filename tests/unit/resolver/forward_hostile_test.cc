@@ -450,7 +450,7 @@ TEST_F(ForwardHostileTest, AServerThatDiesIsNotAskedUntilItIsBack) {
   auto& second = upstream([](const Asked& asked, const Reply& reply) { reply.send(asked.answer(2)); });
   Forwarder::Options options = failoverOptionsFor({first.target(), second.target()});
   options.max_fails = 1;
-  options.attempt_time = milliseconds(500);
+  options.attempt_time = milliseconds(3000);
   options.metrics = registry_.scope();
   make(options);
   const auto up = [this] { return test_support::sumOf(registry_, "idetcd_forward_server_up"); };

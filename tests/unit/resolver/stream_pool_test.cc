@@ -55,7 +55,7 @@ struct FakeStream : net::Stream {
 
 class StreamPoolTest : public testing::Test, public StreamWaiter {
  protected:
-  static constexpr milliseconds kRelax{40};
+  static constexpr milliseconds kRelax{500};
 
   void onStreamMessage(std::span<const uint8_t>) override {}
   void onStreamFailed(const std::string&, bool used_before) override {
