@@ -64,7 +64,7 @@ std::vector<uint8_t> encode(const Response& response, bool allows_post, bool wit
   return {text.begin(), text.end()};
 }
 
-// Half of the margin that net::DescriptorBudget leaves, at most.
+// At most two thirds of the margin that net::DescriptorBudget leaves for what it does not count.
 size_t maxLocal() {
   constexpr rlim_t kPart = 16;
   rlimit limit{};
